@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": BASE,
     "builder": BASE | {"api", "plan"},
     "connectors": BASE | {"api"},
+    "streams": BASE | {"api", "builder", "connectors"},
     "wire": BASE | {"api", "hot"},
     "operators": BASE | {"api", "hot"},
     "plan": BASE | {"api", "operators"},
@@ -49,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "launch": BASE | MACHINES | SHELLS | {"observability"},
     "operate": BASE | MACHINES | SHELLS | {"observability", "launch"},
     "spark": BASE | {"api", "connectors", "launch"} | SHELLS,
-    "testing": BASE | MACHINES | SHELLS | {"connectors", "observability", "launch"},
+    "testing": BASE | MACHINES | SHELLS | {"connectors", "observability", "launch", "streams"},
 }
 """For each folder (or module) of `topo` the others it may import, besides itself; "" is `topo/__init__.py`."""
 

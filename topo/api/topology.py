@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -122,3 +123,11 @@ class Topology:
             if spec.id == component_id:
                 return spec
         raise KeyError(component_id)
+
+
+class TopologySource(ABC):
+    """What `topo run` and the test kit take in place of a topology: its `build` makes one. A program of streams is one."""
+
+    @abstractmethod
+    def build(self) -> Topology:
+        """Return the topology, as `TopologyBuilder.build` does."""

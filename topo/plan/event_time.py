@@ -91,6 +91,8 @@ class _Sources:
 
     @staticmethod
     def _gives_time(spec: ComponentSpec, stream: str) -> bool:
+        if getattr(spec.component, "stamps_all_streams", False):
+            return True
         strategy: Any = spec.watermarks
         if strategy is not None and (stream == DEFAULT_STREAM or strategy == WatermarkStrategy.emitted()):
             return True

@@ -9,12 +9,21 @@ from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
 from topo.api.component import Component
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
-from topo.api.topology import ComponentSpec, Topology
+from topo.api.topology import ComponentSpec, Topology, TopologySource
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import UserError
 from topo.plan.physical import PlannedTask
 from topo.testing.recording import Watch, WatchedBasicBolt, WatchedBolt, WatchedStatefulBolt, WatchedTwoPhaseSink
 from topo.testing.recording_spouts import SpoutWatch, WatchedPartitionedSpout, WatchedRetryingSpout, WatchedSpout
+
+TopologyLike = Topology | TopologySource | Callable[[], Topology | TopologySource]
+"""A topology, what makes one, or the function that gives either."""
+
+
+def built(given: TopologyLike) -> Topology:
+    """Return the topology; of a function that of this call."""
+    value = given if isinstance(given, Topology | TopologySource) else given()
+    return value.build() if isinstance(value, TopologySource) else value
 
 
 class Instances:
@@ -26,8 +35,8 @@ class Instances:
             first life of the first task takes the very instance; the others take copies of it as it was.
     """
 
-    def __init__(self, topology: Topology | Callable[[], Topology]) -> None:
-        self.source: Callable[[], Topology] = (lambda: topology) if isinstance(topology, Topology) else topology
+    def __init__(self, topology: TopologyLike) -> None:
+        self.source: Callable[[], Topology] = lambda: built(topology)
         """Returns the topology that the next life is made of."""
         self.topology = self.source()
         again = {spec.id: spec.component for spec in self.source().components}

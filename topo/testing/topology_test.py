@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ from topo.api.component import Component
 from topo.api.hooks import Hooks
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt
 from topo.api.streams import DEFAULT_STREAM
-from topo.api.topology import ComponentKind, Topology
+from topo.api.topology import ComponentKind
 from topo.config import format_duration, parse_duration
 from topo.errors import NotFoundError, UserError
 from topo.hot import Ids, Row
@@ -34,7 +34,7 @@ from topo.task.router_factory import custom_groupings
 from topo.task.task import Task
 from topo.testing.clock import ClockDuration, ManualClock
 from topo.testing.comparing import difference
-from topo.testing.components import Instances, watched
+from topo.testing.components import Instances, TopologyLike, watched
 from topo.testing.in_process import Host, InProcessCluster
 from topo.testing.recording import Record, Watch
 from topo.testing.recording_spouts import SpoutWatch
@@ -76,8 +76,9 @@ class TopologyTest:
     open and silent; END ends it. Several tasks of a spout take its messages in turn.
 
     Args:
-        topology: a topology, or the function that builds it. The function is called again for every task, so that no two
-            tasks share an object; of a topology, and of an instance that each call gives again, further tasks get copies.
+        topology: a topology, a program of streams, or the function that builds one. The function is called again for every
+            task, so that no two tasks share an object; of a topology, and of an instance that each call gives again, further
+            tasks get copies.
         sources: scripts, by spout. Spouts without one run as they are.
         seed: of the scheduling order and of all ids.
         clock: the clock to run on, for components that read it or advance it; by default a clock that begins at 0.
@@ -92,7 +93,7 @@ class TopologyTest:
 
     def __init__(
         self,
-        topology: Topology | Callable[[], Topology],
+        topology: TopologyLike,
         sources: Mapping[str, Iterable[Any]] | None = None,
         seed: int = 0,
         clock: ManualClock | None = None,

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from topo.api.topology import Topology
+from topo.api.topology import Topology, TopologySource
 from topo.builder import TopologyBuilder
 from topo.errors import NotFoundError, TopoError, UserError
 from topo.storage.state_folder import near_misses
@@ -90,9 +90,10 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
     with _blaming_user(file, "importing"):
         module, is_fresh = _import(parsed, file)
     value = _attribute(module, parsed, file)
-    if isinstance(value, Topology) and not is_fresh and module.__spec__ is not None and module.__spec__.loader is not None:
+    loader = None if module.__spec__ is None else module.__spec__.loader
+    if isinstance(value, Topology | TopologySource) and not is_fresh and loader is not None:
         with _blaming_user(file, "importing"):
-            module.__spec__.loader.exec_module(module)
+            loader.exec_module(module)
         value = _attribute(module, parsed, file)
     if callable(value):
         arguments = bind_parameters(value, given, f"{parsed.attribute}() of {file.name}")
@@ -100,6 +101,9 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
             value = value(**arguments)
     elif given:
         raise UserError(f"{parsed.attribute} of {file.name} is no function and takes no parameters, but got {', '.join(given)}")
+    if isinstance(value, TopologySource):
+        with _blaming_user(file, "building the topology of"):
+            value = value.build()
     return LoadedTopology(_checked(value, reference), hash_of_code(file), _imported_since(known))
 
 
@@ -260,7 +264,7 @@ def _attribute(module: ModuleType, reference: TopologyReference, file: Path) -> 
         meant = [
             name
             for name, value in vars(module).items()
-            if isinstance(value, Topology) or (inspect.isfunction(value) and value.__module__ == module.__name__)
+            if isinstance(value, Topology | TopologySource) or (inspect.isfunction(value) and value.__module__ == module.__name__)
         ]
         near = near_misses(reference.attribute, meant) or tuple(meant[:3])
         raise NotFoundError(f"{file.name} has no {reference.attribute!r}.", near) from None

@@ -1,0 +1,105 @@
+"""Aggregates over the records of a window: `window(...).aggregate(agg.count(), agg.mean_of(lambda flight: flight.delay))`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+N = TypeVar("N", int, float)
+C = TypeVar("C", int, float, str, bytes)
+
+
+class Aggregate(ABC, Generic[T_contra, R_co]):
+    """What a window keeps of its records instead of the records. Derive from it for an aggregate of your own.
+
+    The accumulator is a value that a tuple could carry (numbers, text, tuples of these), because it is part of every snapshot;
+    a list comes back from a snapshot as a tuple. `add` and `merge` return a new one, and leave their arguments as they are.
+    """
+
+    @abstractmethod
+    def create(self) -> Any:
+        """Return the accumulator of no records."""
+
+    @abstractmethod
+    def add(self, accumulator: Any, record: T_contra) -> Any:
+        """Return the accumulator with one record more."""
+
+    @abstractmethod
+    def result(self, accumulator: Any) -> R_co:
+        """Return the result of the window."""
+
+    @abstractmethod
+    def merge(self, first: Any, second: Any) -> Any:
+        """Return the accumulator of both; session windows merge."""
+
+
+class _Fold(Aggregate[T, R_co]):
+    """An aggregate made of functions."""
+
+    def __init__(
+        self,
+        first: Any,
+        add: Callable[[Any, T], Any],
+        merge: Callable[[Any, Any], Any],
+        result: Callable[[Any], R_co] = lambda accumulator: accumulator,
+    ) -> None:
+        self._first, self._add, self._merge, self._result = first, add, merge, result
+
+    def create(self) -> Any:
+        return self._first
+
+    def add(self, accumulator: Any, record: T) -> Any:
+        return self._add(accumulator, record)
+
+    def result(self, accumulator: Any) -> R_co:
+        return self._result(accumulator)
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return self._merge(first, second)
+
+
+def count() -> Aggregate[object, int]:
+    """Return the number of records."""
+    return _Fold(0, lambda total, _record: total + 1, _plus)
+
+
+def sum_of(of: Callable[[T], N]) -> Aggregate[T, N]:
+    """Return the sum of a value of each record; 0 to begin with, so integers stay integers."""
+    return _Fold(0, lambda total, record: total + of(record), _plus)
+
+
+def mean_of(of: Callable[[T], float]) -> Aggregate[T, float]:
+    """Return the arithmetic mean of a value of each record."""
+    return _Fold(
+        (0, 0),
+        lambda both, record: (both[0] + of(record), both[1] + 1),
+        lambda first, second: (first[0] + second[0], first[1] + second[1]),
+        lambda both: both[0] / both[1],
+    )
+
+
+def min_of(of: Callable[[T], C]) -> Aggregate[T, C]:
+    """Return the smallest value."""
+    return _extreme(of, min)
+
+
+def max_of(of: Callable[[T], C]) -> Aggregate[T, C]:
+    """Return the greatest value."""
+    return _extreme(of, max)
+
+
+def _plus(first: Any, second: Any) -> Any:
+    return first + second
+
+
+def _extreme(of: Callable[[T], C], choose: Callable[[Any, Any], Any]) -> Aggregate[T, C]:
+    def merge(first: Any, second: Any) -> Any:
+        if first is None or second is None:
+            return second if first is None else first
+        return choose(first, second)
+
+    return _Fold(None, lambda best, record: merge(best, of(record)), merge)

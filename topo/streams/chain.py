@@ -1,0 +1,294 @@
+"""Fusion: the operators behind a source or an operator with state, up to the next exchanges, as one generated function.
+
+    for r2 in v1:               # flat_map
+        r3 = f2(r2)             # map
+        if f3(r3):              # filter
+            emit((f4(r3), r3))  # key_by, and the row that leaves
+
+Each line of the function belongs to one operator, so the line in a traceback names the operator that has raised; that costs
+nothing while none does. `Chain` is plain data; `compiled` makes the function in the process that runs it. The functions call
+`emit` of today's collectors; an engine that runs chains by slices would take the same `Chain`.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from topo.api.streams import DEFAULT_STREAM
+from topo.errors import UserError
+from topo.streams.graph import MAIN, REST, Site
+from topo.streams.records import SCALARS, Layout, check_unknown
+from topo.user_errors import blame_place
+
+_KEYS = frozenset({str, int, bytes, bool, type(None)})
+_OTHER_KEYS = (float, datetime, date, time, timedelta, Decimal, UUID)
+_INDENT = "    "
+
+
+@dataclass(eq=False)
+class ChainStep:
+    """One operator of a chain.
+
+    Attributes:
+        label: kind and name, for errors.
+        site: where the user has written it.
+        function: the user's.
+        record: the type that `parse_json` reads.
+        then: what reads each of its outputs.
+    """
+
+    kind: str
+    label: str
+    site: Site
+    function: Any
+    record: Any
+    then: dict[str, list[ChainStep | Leaf]]
+
+
+@dataclass(eq=False)
+class Leaf:
+    """The end of a chain: the record leaves on a stream of the component.
+
+    Attributes:
+        label: of the operator that reads it.
+        layout: of its rows.
+        keyed: the key is the first value.
+        with_record: False where the reader takes the key alone.
+        spread: the record is a sequence of the row's values.
+    """
+
+    label: str
+    site: Site
+    stream: str
+    layout: Layout
+    keyed: bool
+    with_record: bool = True
+    spread: bool = False
+
+
+@dataclass(eq=False)
+class Chain:
+    """The operators behind one output of a component's body.
+
+    Attributes:
+        name: of the component, for tracebacks.
+        label: of the body, for errors.
+        site: of the body.
+        tree: what reads the body's records.
+    """
+
+    name: str
+    label: str
+    site: Site
+    tree: list[ChainStep | Leaf]
+
+    def steps(self) -> Iterable[ChainStep]:
+        """Return all operators, each as often as the tree has it."""
+        return (one for one in walk(self.tree) if isinstance(one, ChainStep))
+
+    def open(self, context: Any) -> None:
+        """Call `open` of the functions that are objects with one."""
+        opened: set[int] = set()
+        for step in self.steps():
+            function = step.function
+            if isinstance(function, (type, FunctionType, BuiltinFunctionType, MethodType)) or id(function) in opened:
+                continue
+            if callable(begin := getattr(function, "open", None)):
+                opened.add(id(function))
+                begin(context)
+
+    def compiled(
+        self, head: str, before: Sequence[str] = (), after: Sequence[str] = (), space: dict[str, Any] | None = None
+    ) -> Callable[..., None]:
+        """Return the function of the chain.
+
+        Args:
+            head: its name and parameters. It, or `before`, sets `r` (the record), `k` (its key), and `emit`.
+            before: lines ahead of the chain.
+            after: lines behind it, which run when no operator has raised.
+            space: names that these lines use.
+        """
+        writer = _Writer(self, space or {})
+        for line in before:
+            writer.put(2, line, self.label, self.site)
+        writer.tree(self.tree, 2, "r", "k", "")
+        for line in after:
+            writer.put(2, line, self.label, self.site)
+        return writer.function(head)
+
+
+def walk(tree: Iterable[ChainStep | Leaf]) -> Iterable[ChainStep | Leaf]:
+    """Return all parts of a tree, parents first."""
+    for one in tree:
+        yield one
+        if isinstance(one, ChainStep):
+            for parts in one.then.values():
+                yield from walk(parts)
+
+
+class _Writer:
+    def __init__(self, chain: Chain, space: dict[str, Any]) -> None:
+        self._name = chain.name
+        self._lines: list[str] = []
+        self._owners: list[tuple[str, Site]] = []
+        self._space = {**space, "SCALARS": SCALARS, "KEYS": _KEYS, "DecodeError": msgspec.DecodeError}
+        self._last = 0
+
+    def put(self, depth: int, text: str, label: str, site: Site) -> None:
+        self._lines.append(_INDENT * depth + text)
+        self._owners.append((label, site))
+
+    def function(self, head: str) -> Callable[..., None]:
+        """Compile the lines so far."""
+        body = self._lines or [_INDENT * 2 + "pass"]
+        text = [f"def {head}:", _INDENT + "try:", *body]
+        text += [_INDENT + "except Exception as error:", _INDENT * 2 + "blame(error)", _INDENT * 2 + "raise"]
+        source = "\n".join(text) + "\n"
+        owners, first = self._owners, 3
+        file = f"<streams: {self._name}>"
+
+        def blame(error: Exception) -> None:
+            # The traceback begins with the frame of the generated function, which has caught the error.
+            line = error.__traceback__.tb_lineno if error.__traceback__ is not None else 0
+            if 0 <= line - first < len(owners):
+                label, site = owners[line - first]
+                blame_place(error, (site.file, site.line))
+                error.add_note(f"in {label} of {site}")
+
+        self._space |= {"__name__": "topo.streams.generated", "blame": blame}
+        try:
+            exec(compile(source, file, "exec"), self._space)
+        except (SyntaxError, RecursionError) as error:
+            raise UserError(
+                f"the operators behind {self._name!r} are nested too deeply to be fused ({error.args[0]}); put a "
+                "rebalance() between them"
+            ) from error
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        return self._space[head.partition("(")[0]]  # type: ignore[no-any-return]
+
+    def _fresh(self, stem: str) -> str:
+        self._last += 1
+        return f"{stem}{self._last}"
+
+    def _named(self, stem: str, value: Any) -> str:
+        name = self._fresh(stem)
+        self._space[name] = value
+        return name
+
+    def tree(self, parts: Sequence[ChainStep | Leaf], depth: int, r: str, k: str, t: str) -> None:
+        """Write what reads one output: `r`, `k` and `t` are the variables of record, key and timestamp."""
+        if not parts:
+            self._lines.append(_INDENT * depth + "pass")
+            self._owners.append(("the end", Site("", 0)))
+        for part in parts:
+            if isinstance(part, Leaf):
+                self._leaf(part, depth, r, k, t)
+            else:
+                self._step(part, depth, r, k, t)
+
+    def _leaf(self, leaf: Leaf, depth: int, r: str, k: str, t: str) -> None:
+        values = [k] if leaf.keyed else []
+        if leaf.with_record and not leaf.spread:
+            if leaf.layout.record is None:
+                check = self._named("check", check_unknown(leaf.label))
+                self.put(depth, f"if type({r}) not in SCALARS: {check}({r})", leaf.label, leaf.site)
+            values += leaf.layout.packed(r, self._space)
+        row = f"({', '.join([*values, f'*{r}'] if leaf.spread else values)},)"
+        where = f", {leaf.stream!r}" if t or leaf.stream != DEFAULT_STREAM else ""
+        if where and leaf.stream == DEFAULT_STREAM:
+            where = ", DEFAULT_STREAM"
+            self._space["DEFAULT_STREAM"] = DEFAULT_STREAM
+        self.put(depth, f"emit({row}{where}{f', {t}' if t else ''})", leaf.label, leaf.site)
+
+    def _step(self, step: ChainStep, depth: int, r: str, k: str, t: str) -> None:
+        def put(text: str) -> None:
+            self.put(depth, text, step.label, step.site)
+
+        main, kind = step.then.get(MAIN, []), step.kind
+        if kind == "parse_json":
+            self._parse(step, depth, r, k, t)
+            return
+        f = self._named("f", step.function) if step.function is not None else ""
+        if kind == "map":
+            put(f"{(new := self._fresh('r'))} = {f}({r})")
+            r = new
+        elif kind == "map_keyed":
+            put(f"{(new := self._fresh('r'))} = {f}({k}, {r})")
+            r = new
+        elif kind == "entries":
+            put(f"{(new := self._fresh('r'))} = ({k}, {r})")
+            r = new
+        elif kind in ("tap", "call"):
+            put(f"{f}({r})")
+        elif kind == "flat_map":
+            items, new = self._fresh("v"), self._fresh("r")
+            put(f"{items} = {f}({r})")
+            put(f"if type({items}) is str: {self._named('refuse', _refuse_text)}({items})")
+            put(f"for {new} in {items}:")
+            r, depth = new, depth + 1
+        elif kind in ("filter", "only", "branch"):
+            is_class = kind == "only" and isinstance(step.function, type)
+            put(f"if isinstance({r}, {f}):" if is_class else f"if {f}({r}):")
+            if kind == "branch":
+                self.tree(main, depth + 1, r, k, t)
+                put("else:")
+                main = step.then.get(REST, [])
+            depth += 1
+        elif kind == "with_event_time":
+            t = self._fresh("t")
+            put(f"{t} = {f}({r})")
+            put(f"if type({t}) is not int: {self._named('refuse', _refuse_time)}({t})")
+        elif kind in ("key_by", "gather"):
+            k = self._fresh("k")
+            put(f"{k} = {f}({r})" if f else f"{k} = None")
+            if f:
+                put(f"if type({k}) not in KEYS: {self._named('check', _check_key)}({k})")
+        # merge and values change nothing.
+        if main or kind in ("flat_map", "filter", "only", "branch"):
+            self.tree(main, depth, r, k, t)
+
+    def _parse(self, step: ChainStep, depth: int, r: str, k: str, t: str) -> None:
+        new, decode = self._fresh("r"), self._named("decode", msgspec.json.Decoder(step.record).decode)
+        main = step.then.get(MAIN, [])
+        bad = next((then for output, then in step.then.items() if output != MAIN), None)
+        if bad is None:
+            self.put(depth, f"{new} = {decode}({r})", step.label, step.site)
+            self.tree(main, depth, new, k, t)
+            return
+        self.put(depth, "try:", step.label, step.site)
+        self.put(depth + 1, f"{new} = {decode}({r})", step.label, step.site)
+        self.put(depth, "except DecodeError:", step.label, step.site)
+        self.tree(bad, depth + 1, r, k, t)
+        self.put(depth, "else:", step.label, step.site)
+        self.tree(main, depth + 1, new, k, t)
+
+
+def _refuse_text(given: str) -> None:
+    raise UserError(f"flat_map was given the str {given!r:.80}, which would become its characters; return a list")
+
+
+def _refuse_time(given: object) -> None:
+    what = f"with_event_time was given {given!r:.80} ({type(given).__name__})"
+    raise UserError(f"{what}; return whole milliseconds since the epoch, such as int(seconds * 1000)")
+
+
+def _check_key(key: Any) -> None:
+    """Refuse what cannot be a key: it would arrive as something else, or not in the same task each time."""
+    if type(key) is tuple:
+        for part in key:
+            _check_key(part)
+    elif type(key) not in _KEYS and type(key) not in _OTHER_KEYS:
+        fix = "a key is a str, int, float, bool, bytes, None, a date or time, a Decimal, a UUID, or a tuple of these"
+        raise UserError(f"key_by was given {key!r:.80} ({type(key).__name__}); {fix}")
+    elif isinstance(key, float) and math.isnan(key):
+        raise UserError("key_by was given NaN, which is not equal to itself; filter such records out before")

@@ -1,0 +1,189 @@
+"""Mistakes in a program that show before it runs: all at once, each with file and line of the operator, and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from topo.api.bolt import BasicBolt, Bolt
+from topo.api.operator_bolts import OperatorBolt
+from topo.api.spout import Spout
+from topo.errors import UserError
+from topo.streams.captured import rebound
+from topo.streams.functions import problem_of, result_type
+from topo.streams.graph import KEYED, MAIN, REST, RUNNING, SIDE, SOURCES, Graph, Node, readers_of
+from topo.streams.process import KeyedDeclaration, KeyedProcess
+from topo.streams.records import layout_of
+from topo.streams.results import EmitWhen
+from topo.streams.windows import TimeWindows
+
+_BOLTS = (Bolt, BasicBolt, OperatorBolt)
+_CALLED_WITH = {
+    "map": (1, "record"), "flat_map": (1, "record"), "filter": (1, "record"), "branch": (1, "record"), "tap": (1, "record"),
+    "with_event_time": (1, "record"), "key_by": (1, "record"), "call": (1, "record"), "map_keyed": (2, "key, record"),
+    "reduce": (2, "so_far, record"), "fold": (2, "so_far, record"),
+}  # fmt: skip
+_WINDOW_CALLS = {"reduce": (2, "so_far, record"), "top_n": (1, "record"), "process": (2, "key, window")}
+_TIMER = "register_event_time_timer"
+
+
+def problems_of(graph: Graph) -> list[str]:
+    """Return all mistakes of a program: one sentence each, with the fix."""
+    found = [*_names(graph), *_unread(graph), *_captured(graph), *_event_time(graph)]
+    for node in graph.nodes:
+        found += [f"{node}: {problem}" for problem in (*_function(node), *_settings(node), *_record(node))]
+    return found + list(_processes(graph))
+
+
+def _names(graph: Graph) -> Iterator[str]:
+    given: dict[str, Node] = {}
+    unnamed: dict[str, Node] = {}
+    for node in graph.nodes:
+        if node.name is not None:
+            if (first := given.setdefault(node.name, node)) is not node:
+                yield (
+                    f"the name {node.name!r} is given to {first.kind} at {first.site} and to {node.kind} at {node.site}; "
+                    "names are unique"
+                )
+        elif node.kind in KEYED and (first := unnamed.setdefault(node.kind, node)) is not node:
+            yield (
+                f"{first} and {node} have state and no name, so a savepoint could not distinguish them; name each, such as "
+                f"name='{node.kind}-of-...'"
+            )
+
+
+def _unread(graph: Graph) -> Iterator[str]:
+    readers = readers_of(graph.nodes)
+    if not graph.nodes:
+        yield f"the program {graph.name!r} has no source; begin with from_files, from_iterable or from_spout"
+    for node in graph.nodes:
+        if node.kind in ("sink", "call"):
+            continue
+        outputs = [MAIN, *([REST] if node.kind == "branch" else [])]
+        outputs += [f"{SIDE}{tag.name}" for tag in node.settings.get("sides") or ()]
+        if node.kind == "process" and any(id_ == id(node) for id_, _output in readers):
+            continue  # a process may have side outputs alone
+        for output in outputs:
+            if (id(node), output) in readers:
+                continue
+            if output == MAIN:
+                yield f"no operator reads the results of {node}; end them with .to(...)"
+            elif output == REST:
+                yield f"no operator reads the second stream of {node}; end it with .to(...), or use filter"
+            else:
+                name = output.removeprefix(SIDE)
+                yield f"no operator reads the side output {name!r} of {node}; read it with .side(...), or leave the tag out"
+
+
+def _captured(graph: Graph) -> Iterator[str]:
+    for node, captured in graph.captured:
+        if node.kind in SOURCES:
+            continue
+        for name in rebound(node.function, captured):
+            yield (
+                f"{node}: its function uses {name!r}, which has another value by now, as the variable of a loop has; bind it: "
+                f"lambda record, {name}={name}: ..."
+            )
+
+
+def _function(node: Node) -> Iterator[str]:
+    function = node.function
+    if node.kind == "call" and isinstance(function, type) and issubclass(function, _BOLTS):
+        yield f"the class {function.__name__} was given; give an instance, {function.__name__}(...)"
+        return
+    if node.kind == "through" and not isinstance(function, _BOLTS):
+        yield f"through takes a bolt; got {function!r:.60} ({type(function).__name__})"
+    if node.kind == "from_spout" and not isinstance(function, Spout):
+        yield f"from_spout takes a spout, an instance; got {function!r:.60} ({type(function).__name__})"
+    if node.kind == "only" and not callable(function):
+        yield f"only takes a class or a type guard; got {function!r:.60}"
+    calls = _WINDOW_CALLS.get(node.settings["result"]) if node.kind == "window" else _CALLED_WITH.get(node.kind)
+    if calls is None or (node.kind == "window" and node.settings["result"] not in _WINDOW_CALLS):
+        return
+    method = "to" if node.kind == "call" else node.settings.get("result", node.kind)
+    if (problem := problem_of(function, method, *calls)) is not None:
+        yield problem
+    elif node.kind == "key_by" and isinstance(returned := result_type(function), type) and returned in (list, dict, set):
+        yield f"key_by was given a function that returns {returned.__name__}, which cannot be a key; return a tuple"
+
+
+def _settings(node: Node) -> Iterator[str]:
+    settings = node.settings
+    parallelism = settings.get("parallelism")
+    if node.kind == "call":
+        if parallelism is not None or settings.get("fields") is not None:
+            given = "parallelism" if parallelism is not None else "fields"
+            yield f"a function is called where the record was made, so {given}= has no effect; leave it out, or give a bolt"
+    elif parallelism is not None and (type(parallelism) is not int or parallelism < 1):
+        yield f"parallelism={parallelism!r} must be a whole number, 1 or more"
+    if node.kind in RUNNING and not isinstance(settings["emit"], EmitWhen):
+        yield f"emit={settings['emit']!r}: give EACH, AT_END or every('1s')"
+    if node.kind == "window" and not isinstance(settings["window"], TimeWindows):
+        kind = type(settings["window"]).__name__
+        yield f"window takes Tumbling, Sliding or Session; got a {kind}. For other windows give a WindowBolt to through(...)"
+
+
+def _record(node: Node) -> Iterator[str]:
+    for record in (node.record, *node.side_records.values()):
+        try:
+            layout_of(record)
+        except UserError as error:
+            yield str(error)
+    if node.kind == "parse_json" and not node.settings["sides"] and node.record is None:
+        yield "parse_json needs the type to read: parse_json(Click)"
+
+
+def _processes(graph: Graph) -> Iterator[str]:
+    seen: dict[int, Node] = {}
+    for node in graph.nodes:
+        process = node.function
+        if node.kind != "process":
+            continue
+        if isinstance(process, type):
+            yield f"{node}: the class {process.__name__} was given; give an instance, process({process.__name__}())"
+        elif not isinstance(process, KeyedProcess):
+            yield f"{node}: process takes a KeyedProcess; got {process!r:.60} ({type(process).__name__})"
+        elif (first := seen.setdefault(id(process), node)) is not node:
+            yield f"{first} and {node} share one instance, and with it its state; give each its own"
+        else:
+            for name, value in vars(process).items():
+                if isinstance(value, KeyedDeclaration):
+                    yield f"{node}: the state {name!r} is declared in __init__; declare it on the class {type(process).__name__}"
+
+
+def _event_time(graph: Graph) -> Iterator[str]:
+    for node in graph.nodes:
+        if not _goes_by_event_time(node):
+            continue
+        for without in _without_event_time(node, set()):
+            what = f"{node} goes by event time, but the records of {without} have none"
+            if without.kind in RUNNING:
+                yield f"{what}: it emits them by the clock or at the end; use emit=EACH, or windows with clock='processing'"
+            else:
+                yield (
+                    f"{what}; put .with_event_time(lambda record: ..., disorder='5s') behind it, or use "
+                    + ("clock='processing'" if node.kind == "window" else "processing-time timers")
+                )
+
+
+def _goes_by_event_time(node: Node) -> bool:
+    if node.kind == "window":
+        return getattr(node.settings["window"], "is_event_time", False) is True
+    if node.kind != "process":
+        return False
+    cls = node.function if isinstance(node.function, type) else type(node.function)
+    methods: list[Any] = [one for base in cls.__mro__ for one in vars(base).values()]
+    return any(_TIMER in getattr(getattr(one, "__code__", None), "co_names", ()) for one in methods)
+
+
+def _without_event_time(node: Node, seen: set[int]) -> Iterator[Node]:
+    """Return the operators above whose records have no timestamps. A spout or bolt of the user's own may give them."""
+    for source, _output in node.inputs:
+        if id(source) in seen or source.kind in ("with_event_time", "from_spout", "through"):
+            continue
+        seen.add(id(source))
+        is_untimed = source.kind in RUNNING and source.settings["emit"] != EmitWhen("each")
+        if source.kind in SOURCES or is_untimed:
+            yield source
+        else:
+            yield from _without_event_time(source, seen)

@@ -1,0 +1,307 @@
+"""The spouts and bolts that streams become. Each runs its chain in the calls that the engine makes anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Final
+
+from topo.api.bolt import BasicBolt, BasicCollector, StatefulBolt
+from topo.api.context import TaskContext
+from topo.api.groupings import CustomGrouping
+from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
+from topo.api.tuples import Tuple
+from topo.api.windows import ProcessWindowFunction, WindowCollector, WindowContext
+from topo.errors import TopoInternalError, UserError
+from topo.streams.chain import Chain
+from topo.streams.process import KeyedProcess, install
+from topo.streams.records import KEY, SCALARS, Layout
+from topo.streams.results import EmitWhen, SideOutput, Windowed
+
+MISSING: Final = object()
+_INPUT = ("emit = collector.emit", "values = tup.values")
+
+OutputFields = Mapping[str, tuple[str, ...]]
+"""Fields of each output stream."""
+
+
+class PackedItems:
+    """Makes rows of the records that `from_iterable` was given."""
+
+    def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]], layout: Layout, place: str) -> None:
+        self._items, self._layout, self._place = items, layout, place
+
+    def __call__(self) -> Iterable[Any]:
+        """Return the rows; of a layout with one field its values."""
+        pack = self._layout.packer(self._place)
+        single = bool(self._layout.attributes) and len(self._layout.fields) == 1
+        items = self._items() if callable(self._items) else self._items
+        return (pack(item)[0] if single else pack(item) for item in items)
+
+
+class SameTask(CustomGrouping):
+    """Sends each row to the reader's task with the index of the sending task: both have the same parallelism."""
+
+    def prepare(self, context: TaskContext, stream: str, target_tasks: Sequence[int]) -> None:
+        """Take the index of the sending task."""
+        self._choice = (context.task_index,)
+
+    def choose(self, values: tuple[Any, ...]) -> Sequence[int]:
+        """Return the one task."""
+        return self._choice
+
+
+class StepsBolt(BasicBolt):
+    """Operators of one record at a time, as one function.
+
+    Args:
+        chain: the operators.
+        layout: of the rows that it reads; None where the record is the row itself.
+        keyed: the rows begin with a key.
+        outputs: fields of its streams.
+        positions: where the values of the record are in a row, where that is not in order.
+        stamps: the chain gives event time to the rows of all its streams.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        layout: Layout | None,
+        keyed: bool,
+        outputs: OutputFields,
+        positions: Sequence[int] | None = None,
+        *,
+        stamps: bool = False,
+    ) -> None:
+        self.stamps_all_streams = stamps
+        self.chain, self._layout, self._keyed, self._positions = chain, layout, keyed, positions
+        self.outputs = dict(outputs)
+
+    # A tick_interval of the whole topology would call it with ticks.
+    component_settings = {"tick_interval": None}
+
+    def prepare(self, context: TaskContext) -> None:
+        """Compile the chain."""
+        space: dict[str, Any] = {}
+        before = [*_INPUT, *reading(self._layout, self._keyed, space, self._positions)]
+        self.chain.open(context)
+        self.execute = self.chain.compiled("execute(tup, collector)", before, (), space)  # type: ignore[method-assign]
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        """Replaced by the compiled chain."""
+        raise TopoInternalError("the chain has not been compiled")
+
+
+def reading(
+    layout: Layout | None, keyed: bool, space: dict[str, Any], positions: Sequence[int] | None = None
+) -> list[str]:
+    """Return the lines that set `k` and `r` from `values`, the values of a row."""
+    if layout is None:
+        return ["r = values"]
+    first = int(keyed)
+    places = range(first, first + len(layout.fields)) if positions is None else positions
+    lines = ["k = values[0]"] if keyed else []
+    return [*lines, f"r = {layout.unpacked([f'values[{place}]' for place in places], space, 'input')}"]
+
+
+class RunningBolt(StatefulBolt):
+    """A running result for each key: `count`, `reduce` and `fold`. The state changes when the chain behind it has not raised.
+
+    Args:
+        chain: the operators behind it.
+        kind: "count", "reduce" or "fold".
+        function: the user's, of `reduce` and `fold`.
+        initial: of `fold`.
+        layout: of the records that it reads.
+        state: layout of the result.
+        when: when results are emitted.
+        outputs: fields of its streams.
+    """
+
+    key = KEY
+
+    def __init__(
+        self,
+        chain: Chain,
+        kind: str,
+        function: Callable[..., Any] | None,
+        initial: Any,
+        layout: Layout,
+        state: Layout,
+        when: EmitWhen,
+        outputs: OutputFields,
+    ) -> None:
+        self.chain = chain
+        self._kind, self._function, self._initial, self._layout, self._when = kind, function, initial, layout, when
+        self._state_layout = state
+        self.outputs = dict(outputs)
+        self._state: dict[Any, Any] = {}
+        self._changed: dict[Any, None] = {}
+        """Keys whose results have yet to be emitted, in the order of their changes."""
+        self.component_settings = {"tick_interval": f"{when.period_ms}ms" if when.kind == "every" else None}
+
+    def prepare(self, context: TaskContext) -> None:
+        """Compile the chain."""
+        space: dict[str, Any] = {"state": self._state, "changed": self._changed, "MISSING": MISSING, "own": _own_copy}
+        space |= {"function": self._function, "initial": self._initial, "is_none": self._is_none}
+        before = [*_INPUT, "k = values[0]"] if self._kind == "count" else [*_INPUT, *reading(self._layout, True, space)]
+        before += {
+            "count": ["r = state.get(k, 0) + 1"],
+            "reduce": ["old = state.get(k, MISSING)", "r = r if old is MISSING else function(own(old), r)"],
+            "fold": ["r = function(own(state.get(k, initial)), r)"],
+        }[self._kind]
+        if self._kind != "count":
+            before.append("if r is None: is_none()")
+        self.chain.open(context)
+        self._emit_one = self.chain.compiled("emit_one(k, r, emit)")
+        if self._when.kind == "each":
+            self._run = self.chain.compiled("run(tup, collector)", before, ["state[k] = r"], space)
+        else:
+            quiet = Chain(self.chain.name, self.chain.label, self.chain.site, [])
+            self._run = quiet.compiled("run(tup, collector)", before, ["state[k] = r", "changed[k] = None"], space)
+        if self._when.kind != "every":
+            self.execute = self._run  # type: ignore[method-assign]
+        self._pack = self._state_layout.packer(self.chain.label)
+        self._unpack = self._state_layout.unpacker()
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        """Update the result of a key; at a tick emit those that have changed."""
+        if tup.is_tick:
+            self._emit_changed(collector)
+        else:
+            self._run(tup, collector)
+
+    def _emit_changed(self, collector: BasicCollector) -> None:
+        for key in self._changed:
+            try:
+                self._emit_one(key, self._state[key], collector.emit)
+            except Exception as error:
+                # Raised, it would discard the results of all keys.
+                collector.report_error(error)
+        self._changed.clear()
+
+    def end_of_input(self, collector: BasicCollector) -> None:
+        """Emit the results that have not been emitted."""
+        if self._when.kind != "each":
+            self._emit_changed(collector)
+
+    def snapshot(self) -> dict[Any, Any]:
+        """Return for each key its result, and whether it has yet to be emitted."""
+        return {key: (self._pack(value), key in self._changed) for key, value in self._state.items()}
+
+    def restore(self, state: Any) -> None:
+        """Take the results of a checkpoint."""
+        self._state.clear()
+        self._changed.clear()
+        for key, (packed, changed) in (state or {}).items():
+            self._state[key] = self._unpack(packed)
+            if changed:
+                self._changed[key] = None
+
+    def _is_none(self) -> None:
+        raise UserError(f"the function of {self.chain.label} returned None; return the new result")
+
+
+def _own_copy(value: Any) -> Any:
+    """Return a value that the user's function may change: when it, or an operator behind it, raises, the state is as before."""
+    return value if type(value) in SCALARS else deepcopy(value)
+
+
+class KeyedProcessBolt(ProcessBolt):
+    """A user's `KeyedProcess`.
+
+    Args:
+        process: the user's object.
+        chain: the operators behind it.
+        sides: for each side output with a reader the operators behind it.
+        layout: of the records that it reads.
+        outputs: fields of its streams.
+    """
+
+    def __init__(
+        self,
+        process: KeyedProcess[Any, Any, Any],
+        chain: Chain,
+        sides: Mapping[str, Chain],
+        layout: Layout,
+        outputs: OutputFields,
+    ) -> None:
+        super().__init__(KEY)
+        self._user, self.chain, self._sides, self._layout = process, chain, dict(sides), layout
+        self.outputs = dict(outputs)
+
+    def open(self, context: ProcessContext) -> None:
+        """Compile the chains, and give the user's object its state."""
+        chains = {"": self.chain, **self._sides}
+        for chain in chains.values():
+            chain.open(None)
+        self._out = _ProcessOutput({name: chain.compiled("run(k, r, emit)") for name, chain in chains.items()})
+        self._record = self._layout.unpacker(1)
+        install(self._user, context.state)
+        self._user.open()
+
+    def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
+        """Call the user's function."""
+        out = self._out
+        out.collect, out.context = collector.emit, context
+        self._user.process(self._record(tup.values), context, out)
+
+    def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:
+        """Call the user's function."""
+        out = self._out
+        out.collect, out.context = collector.emit, context
+        self._user.on_timer(timestamp, context, out)
+
+    def close(self) -> None:
+        """Close the user's object."""
+        self._user.close()
+
+
+class _ProcessOutput:
+    """Runs the chain behind a process for each record that it emits."""
+
+    collect: Callable[..., None]
+    context: ProcessContext
+
+    def __init__(self, chains: Mapping[str, Callable[..., None]]) -> None:
+        self._main = chains[""]
+        self._sides = chains
+
+    def emit(self, record: Any) -> None:
+        self._main(self.context.key, record, self.collect)
+
+    def side(self, tag: SideOutput[Any], record: Any) -> None:
+        if (run := self._sides.get(tag.name)) is not None:
+            run(self.context.key, record, self.collect)
+
+
+class WindowResults(ProcessWindowFunction):
+    """Runs the chain behind a window for each of its results.
+
+    Args:
+        chain: the operators behind it.
+        function: the user's function over all records of a window; None: its elements are the results of an aggregate.
+        layout: of the records.
+    """
+
+    def __init__(self, chain: Chain, function: Callable[[Any, Windowed[Any]], Iterable[Any]] | None, layout: Layout) -> None:
+        self._chain, self._function, self._layout = chain, function, layout
+
+    def open(self) -> None:
+        """Compile the chain."""
+        self._chain.open(None)
+        self._run = self._chain.compiled("run(k, r, emit)")
+        self._record = self._layout.unpacker(1)
+
+    def process(self, key: Any, elements: Sequence[Any], context: WindowContext, collector: WindowCollector) -> None:
+        """Emit the result, or the results, of a window."""
+        start, end = context.window.start, context.window.end
+        if self._function is None:
+            for value in elements:
+                self._run(key, Windowed(start, end, value), collector.emit)
+            return
+        results = self._function(key, Windowed(start, end, [self._record(row) for row in elements]))
+        if results is None or isinstance(results, str):
+            raise UserError(f"the function of {self._chain.label} returned {results!r:.80}; return a list of records")
+        for result in results:
+            self._run(key, result, collector.emit)

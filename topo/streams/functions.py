@@ -1,0 +1,64 @@
+"""Facts of a user's function that show before it runs: its parameters, and the type of its result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, get_args, get_origin, get_type_hints
+
+from topo.streams.captured import own_function
+
+_ITEMS = (Iterable, Iterator, Sequence, Generator, list, tuple, set, frozenset)
+
+
+def result_type(function: Any) -> Any:
+    """Return the type that a function returns: a class itself, or its annotation; None where it is not known."""
+    if isinstance(function, type):
+        return function
+    if (own := own_function(function)) is None:
+        return None
+    try:
+        return get_type_hints(own).get("return")
+    except (NameError, TypeError):
+        return None
+
+
+def item_type(returned: Any) -> Any:
+    """Return the type of the items of what `flat_map` was given; None where it is not known."""
+    origin, arguments = get_origin(returned), get_args(returned)
+    if origin is tuple:
+        return arguments[0] if len(arguments) == 2 and arguments[1] is ... else None
+    return arguments[0] if origin in _ITEMS and arguments else None
+
+
+def generic(origin: Any, *arguments: Any) -> Any:
+    """Return a generic type of arguments that are known when the program is built."""
+    return origin[arguments if len(arguments) > 1 else arguments[0]]
+
+
+def problem_of(function: Any, method: str, arguments: int, what: str) -> str | None:
+    """Return the mistake in a user's function; None when it can be called.
+
+    Args:
+        method: of the stream, such as "map".
+        arguments: how many it is called with.
+        what: these are, such as "record".
+    """
+    if not callable(function):
+        return f"{method} takes a function of {what}; got {function!r:.60} ({type(function).__name__})"
+    own = own_function(function)
+    if own is not None and inspect.iscoroutinefunction(own):
+        return f"{method} was given an async function, and nothing would await it; give an AsyncBolt to through(...)"
+    if own is not None and inspect.isgeneratorfunction(own) and method not in ("flat_map", "process"):
+        return f"{method} was given a generator function, which would not run; give it to flat_map"
+    if method == "flat_map" and own is not None and result_type(function) is str:
+        return "flat_map was given a function that returns str, which would become its characters; return a list"
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*[None] * arguments)
+    except TypeError:
+        return f"{method} calls its function with {arguments} ({what}), but it takes {signature}"
+    return None

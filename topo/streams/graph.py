@@ -1,0 +1,121 @@
+"""The graph that a program of streams draws: one node for each call, with the user's file and line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from topo.streams.captured import captured_by
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+MAIN: Final = "main"
+"""The output of every operator: its results."""
+REST: Final = "rest"
+"""Output of `branch`: the records for which the test does not hold."""
+SIDE: Final = "side:"
+"""Begins the name of each side output; the name of its tag follows."""
+
+SOURCES = frozenset({"from_iterable", "from_files", "from_spout"})
+STEPS = frozenset({
+    "map", "flat_map", "filter", "only", "branch", "tap", "parse_json", "with_event_time", "merge", "key_by", "gather", "entries",
+    "values", "map_keyed", "call",
+})  # fmt: skip
+"""Operators of one record at a time. They run in the task that has made the record, as one generated function."""
+RUNNING = frozenset({"count", "reduce", "fold"})
+"""Operators with a running result for each key."""
+KEYED = RUNNING | {"process", "window"}
+"""Operators with state: records of a key meet in one task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in the user's code."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+
+def calling_site() -> Site:
+    """Return the line of the user's code that has called into this package."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame = frame.f_back
+    return Site(frame.f_code.co_filename, frame.f_lineno) if frame is not None else Site("unknown", 0)
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One call of the API.
+
+    Attributes:
+        kind: the name of the method.
+        inputs: the nodes that it reads, each with the output that is read.
+        site: where the user has written it.
+        name: as the user has given it.
+        function: the user's function, or object.
+        record: type of its results; None where it is not known.
+        settings: the other arguments of the call.
+        keyed: whether its results have a key.
+        side_records: types of the side outputs that are read, by name.
+    """
+
+    kind: str
+    inputs: tuple[tuple[Node, str], ...]
+    site: Site
+    name: str | None = None
+    function: Any = None
+    record: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    keyed: bool = False
+    side_records: dict[str, Any] = field(default_factory=dict)
+
+    def record_of(self, output: str) -> Any:
+        """Return the type of the records of one of its outputs."""
+        return self.side_records[output] if output.startswith(SIDE) else self.record
+
+    def __str__(self) -> str:
+        return f"{self.kind}{f' {self.name!r}' if self.name else ''} at {self.site}"
+
+
+@dataclass(eq=False)
+class Graph:
+    """A program as it has been drawn.
+
+    Attributes:
+        name: of the topology.
+        nodes: in the order of their calls.
+        captured: for each node with a function which variables it had captured when it was given.
+        settings: of the topology.
+    """
+
+    name: str
+    nodes: list[Node] = field(default_factory=list)
+    captured: list[tuple[Node, dict[str, Any]]] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, node: Node) -> Node:
+        """Take a node."""
+        self.nodes.append(node)
+        if node.function is not None:
+            self.captured.append((node, captured_by(node.function)))
+        return node
+
+
+Readers = Mapping[tuple[int, str], list[Node]]
+"""Who reads an output, by the id of its node and its name, in the order of declaration."""
+
+
+def readers_of(nodes: list[Node]) -> Readers:
+    """Return who reads each output."""
+    found: dict[tuple[int, str], list[Node]] = {}
+    for node in nodes:
+        for source, output in node.inputs:
+            found.setdefault((id(source), output), []).append(node)
+    return found

@@ -1,0 +1,367 @@
+"""From the graph of a program to spouts and bolts.
+
+A component is a body (a source, an operator with state, a bolt of the user's, or nothing behind a `rebalance`) and the chain of
+one-record operators behind it, up to the next exchanges. Each exchange reads one stream of the component. Behind a spout or a
+bolt of the user's the chain is a separate component.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from topo.api.operator_bolts import WindowBolt
+from topo.api.streams import DEFAULT_STREAM, streams_of
+from topo.api.topology import Topology
+from topo.api.watermarks import WatermarkStrategy
+from topo.builder import BoltDeclarer, TopologyBuilder
+from topo.connectors.iterable_spout import IterableSpout
+from topo.errors import UserError
+from topo.streams.aggregates import Aggregate
+from topo.streams.chain import Chain, ChainStep, Leaf, walk
+from topo.streams.components import (
+    KeyedProcessBolt,
+    OutputFields,
+    PackedItems,
+    RunningBolt,
+    SameTask,
+    StepsBolt,
+    WindowResults,
+)
+from topo.streams.graph import KEYED, MAIN, RUNNING, SIDE, SOURCES, STEPS, Graph, Node, readers_of
+from topo.streams.naming import component_ids
+from topo.streams.records import KEY, UNKNOWN, Layout, layout_of
+from topo.streams.windows import RecordAggregate, ReduceRecords, TopRecords
+
+_ONE_TO_ONE = STEPS - {"flat_map", "filter", "only", "branch", "parse_json"}
+_LATE_STREAM = "late"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEdge:
+    """One stream of one component on its way to an exchange."""
+
+    component: str
+    stream: str
+    parallelism: int
+
+
+@dataclass(slots=True)
+class LoweredComponent:
+    """A component as `explain` shows it."""
+
+    id: str
+    label: str
+    parallelism: int
+    reads: list[tuple[StreamEdge, str]]
+    chains: list[Chain] = field(default_factory=list)
+    keyed_by: str = ""
+
+
+class _Streams:
+    """The output streams of one component: one for each exchange that its chains end at."""
+
+    def __init__(self, ids: dict[int, str]) -> None:
+        self._ids = ids
+        self.fields: dict[str, tuple[str, ...]] = {}
+        self.readers: list[tuple[Leaf, Node]] = []
+
+    def add(self, leaf: Leaf, reader: Node) -> None:
+        known = next((one for one, other in self.readers if other is reader), None)
+        leaf.stream = known.stream if known is not None else self._ids[id(reader)] if self.fields else DEFAULT_STREAM
+        self.readers.append((leaf, reader))
+        record = leaf.layout.fields if leaf.with_record else ()
+        self.fields[leaf.stream] = (KEY, *record) if leaf.keyed else record
+
+
+class Lowering:
+    """Makes the topology of a program that has been checked.
+
+    Attributes:
+        components: in the order of their declaration.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._nodes = graph.nodes
+        self._readers = readers_of(graph.nodes)
+        self._ids = component_ids(graph.nodes)
+        self._edges: dict[int, list[StreamEdge]] = {}
+        self._cut_before: set[int] = set()
+        self._cut_after: set[int] = set()
+        self._builder = TopologyBuilder(graph.name).config(**graph.settings)
+        self.components: list[LoweredComponent] = []
+
+    def topology(self) -> Topology:
+        """Return the topology.
+
+        Raises:
+            TopologyError: the core refuses it.
+        """
+        for node in self._nodes:
+            if node.kind in SOURCES:
+                self._source(node)
+            elif node.kind in KEYED:
+                self._with_state(node)
+            elif node.kind == "rebalance":
+                self._steps(node, self._ids[id(node)], self._edges[id(node)], node.settings["parallelism"], [(node, MAIN)])
+            elif node.kind == "through":
+                self._through(node)
+            elif node.kind == "sink":
+                self._bolt(node, node.function)
+            elif id(node) in self._edges:
+                self._cut(node)
+        return self._builder.build()
+
+    # -- bodies ----------------------------------------------------------------------------------------------------------
+
+    def _source(self, node: Node) -> None:
+        name, parallelism = self._ids[id(node)], node.settings["parallelism"]
+        layout = layout_of(node.record)
+        read: Layout | None = layout
+        spout, positions = node.function, None
+        if node.kind == "from_iterable":
+            spout = IterableSpout(PackedItems(node.function, layout, str(node)), layout.fields)
+        elif node.kind == "from_spout":
+            read, positions = self._read_fields(node, spout, DEFAULT_STREAM)
+        self._builder.set_spout(name, spout, parallelism)
+        self.components.append(LoweredComponent(name, str(node), parallelism, []))
+        edge = StreamEdge(name, DEFAULT_STREAM, parallelism)
+        self._steps(node, f"{name}-steps", [edge], parallelism, [(node, MAIN)], (read, positions))
+
+    def _read_fields(self, node: Node, component: Any, stream: str) -> tuple[Layout | None, list[int] | None]:
+        """Return how the rows of a user's component become records: their layout, and where its fields are in a row."""
+        if node.record is None:
+            return None, None
+        declared = {one.name: one.fields for one in streams_of(component)}
+        fields = declared.get(stream, ())
+        layout = layout_of(node.record)
+        if not layout.attributes:
+            if len(fields) != 1:
+                what = f"{type(component).__name__} emits {', '.join(fields) or 'nothing'} on {stream!r}"
+                raise UserError(f"{node}: {what}, not one value; leave `of` out, or give a class with these fields")
+            return layout, None
+        if missing := [name for name in layout.attributes if name not in fields]:
+            has = ", ".join(fields) or "none"
+            raise UserError(f"{node}: {type(component).__name__} has no field {missing[0]!r} on {stream!r}; its fields are {has}")
+        return layout, [fields.index(name) for name in layout.attributes]
+
+    def _through(self, node: Node) -> None:
+        name, parallelism = self._bolt(node, node.function), node.settings["parallelism"]
+        edge = StreamEdge(name, node.settings["stream"], parallelism)
+        reading = self._read_fields(node, node.function, edge.stream)
+        self._steps(node, f"{name}-steps", [edge], parallelism, [(node, MAIN)], reading)
+
+    def _bolt(self, node: Node, bolt: Any) -> str:
+        name, edges = self._ids[id(node)], self._edges[id(node)]
+        self._declare(name, str(node), bolt, node.settings["parallelism"], edges)
+        return name
+
+    def _cut(self, node: Node) -> None:
+        """Place the operators behind a cut at `with_event_time` into a component of their own."""
+        edges = self._edges[id(node)]
+        starts = [(node, MAIN)] if id(node) in self._cut_after else list(node.inputs)
+        parallelism = max(edge.parallelism for edge in edges)
+        self._steps(node, self._ids[id(node)], edges, parallelism, starts, alone=id(node) not in self._cut_after)
+
+    def _steps(
+        self,
+        node: Node,
+        name: str,
+        edges: Sequence[StreamEdge],
+        parallelism: int,
+        starts: Sequence[tuple[Node, str]],
+        reading: tuple[Layout | None, Sequence[int] | None] | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
+        """Add the component of a chain.
+
+        Args:
+            starts: the outputs that the chain reads.
+            reading: layout and positions of its rows, where they are not those of the node.
+            alone: the chain consists of the node and what follows it.
+        """
+        streams = _Streams(self._ids)
+        chain, watermarks = self._chain(name, node, starts[:1], streams, only=node if alone else None)
+        layout, positions = reading or (layout_of(node.record), None)
+        bolt = StepsBolt(chain, layout, node.keyed, streams.fields, positions, stamps=watermarks is not None)
+        same = parallelism > 1 and node.kind != "rebalance"
+        self._declare(name, str(node), bolt, parallelism, edges, watermarks, same=same, chains=[chain])
+        self._lead(name, parallelism, streams)
+
+    def _with_state(self, node: Node) -> None:
+        name, streams = self._ids[id(node)], _Streams(self._ids)
+        parallelism = self._parallelism(node)
+        chain, _ = self._chain(name, node, [(node, MAIN)], streams)
+        chains = [chain]
+        layout = layout_of(self._input_record(node))
+        settings = node.settings
+        bolt: Any
+        if node.kind in RUNNING:
+            state = layout_of(node.record) if node.kind != "count" else layout_of(int)
+            parts = (node.kind, node.function, settings.get("initial"), layout, state, settings["emit"])
+            bolt = RunningBolt(chain, *parts, streams.fields)
+        elif node.kind == "process":
+            sides = {}
+            for (source, output), readers in self._readers.items():
+                if source == id(node) and output.startswith(SIDE) and readers:
+                    sides[output.removeprefix(SIDE)] = self._chain(name, node, [(node, output)], streams)[0]
+            chains += sides.values()
+            bolt = KeyedProcessBolt(node.function, chain, sides, layout, streams.fields)
+        else:
+            bolt = self._window(node, chain, layout, streams.fields)
+        self._declare(name, str(node), bolt, parallelism, self._edges[id(node)], keyed=True, chains=chains)
+        self._lead(name, parallelism, streams)
+        if node.kind == "window" and settings["sides"]:
+            output = f"{SIDE}{settings['sides'][0].name}"
+            late = replace(node, record=self._input_record(node))
+            edge = StreamEdge(name, _LATE_STREAM, parallelism)
+            self._steps(late, f"{name}-late", [edge], parallelism, [(node, output)], (layout, None))
+
+    def _window(self, node: Node, chain: Chain, layout: Layout, outputs: OutputFields) -> WindowBolt:
+        settings, place = node.settings, str(node)
+        parts: Sequence[Aggregate[Any, Any]] = settings.get("parts", ())
+        if settings["result"] == "reduce":
+            parts = (ReduceRecords(node.function, layout, place),)
+        elif settings["result"] == "top_n":
+            parts = (TopRecords(settings["n"], node.function, layout, place),)
+        function = node.function if settings["result"] == "process" else None
+        return WindowBolt(
+            key=KEY,
+            window=settings["window"],
+            aggregate=RecordAggregate(parts, settings.get("into"), layout) if parts else None,
+            process=WindowResults(chain, function, layout),
+            allowed_lateness=settings["lateness"],
+            late_stream=_LATE_STREAM if settings["sides"] else None,
+            outputs=dict(outputs),
+        )
+
+    def _declare(
+        self, name: str, label: str, bolt: Any, parallelism: int, edges: Sequence[StreamEdge],
+        watermarks: WatermarkStrategy | None = None, *, same: bool = False, keyed: bool = False, chains: Sequence[Chain] = (),
+    ) -> None:  # fmt: skip
+        declarer: BoltDeclarer = self._builder.set_bolt(name, bolt, parallelism, watermarks=watermarks)
+        reads = []
+        for edge in edges:
+            if keyed:
+                declarer.fields_grouping(edge.component, KEY, stream=edge.stream)
+                how = "by key"
+            elif same and edge.parallelism == parallelism:
+                declarer.custom_grouping(edge.component, SameTask(), edge.stream)
+                how = "in the same task"
+            else:
+                declarer.shuffle_grouping(edge.component, edge.stream)
+                how = "spread" if parallelism > 1 else "to its task"
+            reads.append((edge, how))
+        self.components.append(LoweredComponent(name, label, parallelism, reads, list(chains)))
+
+    def _lead(self, name: str, parallelism: int, streams: _Streams) -> None:
+        """Note which exchanges read the streams of a component."""
+        for leaf, reader in streams.readers:
+            edges = self._edges.setdefault(id(reader), [])
+            edge = StreamEdge(name, leaf.stream, parallelism)
+            if edge not in edges:
+                edges.append(edge)
+
+    def _parallelism(self, node: Node) -> int:
+        """Return the parallelism of an operator with state: that of the `key_by` above it."""
+        above = node.inputs[0][0]
+        while above.kind not in ("key_by", "gather"):
+            above = above.inputs[0][0]
+        parallelism: int = above.settings["parallelism"]
+        return parallelism
+
+    @staticmethod
+    def _input_record(node: Node) -> Any:
+        return node.inputs[0][0].record
+
+    # -- chains ----------------------------------------------------------------------------------------------------------
+
+    def _chain(
+        self, name: str, node: Node, starts: Sequence[tuple[Node, str]], streams: _Streams, *, only: Node | None = None
+    ) -> tuple[Chain, WatermarkStrategy | None]:
+        """Return the chain behind an output, and the watermarks of its main stream."""
+        clock, first = self._event_time(starts, only)
+        found: list[tuple[Leaf, Node]] = []
+        tree = [part for start in starts for part in self._tree(*start, found, only)]
+        # The watermarks of a component see its main stream alone.
+        for leaf, reader in sorted(found, key=lambda one: one[1] is not first):
+            streams.add(leaf, reader)
+        strategy = None
+        if clock is not None:
+            strategy = WatermarkStrategy.bounded_out_of_orderness(clock.settings["disorder"])
+            if clock.settings["idle"] is not None:
+                strategy = strategy.with_idleness(clock.settings["idle"])
+        return Chain(name, str(node), node.site, tree), strategy
+
+    def _tree(
+        self, source: Node, output: str, found: list[tuple[Leaf, Node]], only: Node | None = None
+    ) -> list[ChainStep | Leaf]:
+        parts: list[ChainStep | Leaf] = []
+        for reader in self._readers.get((id(source), output), []):
+            if only is not None and reader is not only:
+                continue
+            if reader.kind not in STEPS or (only is None and id(reader) in self._cut_before):
+                leaf = self._leaf(reader, source, output)
+                found.append((leaf, reader))
+                parts.append(leaf)
+                continue
+            outputs = [output for id_, output in self._readers if id_ == id(reader)]
+            if id(reader) in self._cut_after:
+                leaf = Leaf(str(reader), reader.site, "", layout_of(reader.record), keyed=False)
+                found.append((leaf, reader))
+                then: dict[str, list[ChainStep | Leaf]] = {MAIN: [leaf]}
+            else:
+                then = {one: self._tree(reader, one, found) for one in outputs}
+            parts.append(ChainStep(reader.kind, str(reader), reader.site, reader.function, reader.record, then))
+        return parts
+
+    def _leaf(self, reader: Node, source: Node, output: str) -> Leaf:
+        keyed = source.keyed and output == MAIN
+        fields = reader.settings.get("fields")
+        layout = replace(UNKNOWN, fields=tuple(fields)) if fields else layout_of(source.record_of(output))
+        with_record = reader.kind != "count"
+        return Leaf(str(reader), reader.site, "", layout, keyed, with_record, bool(fields))
+
+    def _event_time(self, starts: Sequence[tuple[Node, str]], only: Node | None) -> tuple[Node | None, Node | None]:
+        """Decide where event time begins in a chain.
+
+        The watermarks of a component see the rows of its main stream. So the chain may hold a `with_event_time` if all its rows
+        come from there, and its main stream has each record; else the chain is cut before or behind it.
+
+        Returns:
+            The call that gives the component its watermarks, and the exchange that reads the main stream; None for none.
+        """
+        paths = [path for source, output in starts for path in self._paths(source, output, (), only)]
+        clocks = [next((node for node in path if node.kind == "with_event_time"), None) for path in paths]
+        present = {id(clock): clock for clock in clocks if clock is not None}
+        if not present:
+            return None, None
+        if len(present) > 1 or None in clocks:
+            self._cut_before |= present.keys() - ({id(only)} if only is not None else set())
+            if only is None:
+                return None, None
+        (clock,) = [one for one in present.values() if only is None or one is only]
+        for path in paths:
+            behind = path[path.index(clock) + 1 : -1] if clock in path else ()
+            if clock in path and all(node.kind in _ONE_TO_ONE and node.kind != "with_event_time" for node in behind):
+                return clock, path[-1]
+        self._cut_after.add(id(clock))
+        return clock, clock
+
+    def _paths(self, source: Node, output: str, above: tuple[Node, ...], only: Node | None) -> Iterator[tuple[Node, ...]]:
+        """Return the operators on the way to each exchange, which comes last."""
+        for reader in self._readers.get((id(source), output), []):
+            if only is not None and reader is not only:
+                continue
+            if reader.kind not in STEPS:
+                yield (*above, reader)
+                continue
+            for one in {output for id_, output in self._readers if id_ == id(reader)}:
+                yield from self._paths(reader, one, (*above, reader), None)
+
+
+def leaves_of(chain: Chain) -> list[Leaf]:
+    """Return the ends of a chain."""
+    return [one for one in walk(chain.tree) if isinstance(one, Leaf)]

@@ -1,0 +1,34 @@
+"""Names of components: those that users give, else the kind of the operator, numbered where there are several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from topo.streams.graph import Node
+
+_SOURCE_NAMES = {"from_iterable": "items", "from_files": "lines", "from_spout": "source", "with_event_time": "event-time"}
+_HOSTS = frozenset({"count", "reduce", "fold", "process", "window", "rebalance", "through", "sink", *_SOURCE_NAMES})
+"""Operators that may be the body of a component."""
+
+
+def component_ids(nodes: Sequence[Node]) -> dict[int, str]:
+    """Return the component id of each operator that hosts a component, by the id of its node."""
+    taken = {node.name for node in nodes if node.name}
+    found: dict[int, str] = {}
+    for node in nodes:
+        if node.kind not in _HOSTS:
+            continue
+        stem = node.name or _stem(node)
+        name, number = stem, 2
+        while not node.name and (name in taken or f"{name}-steps" in taken):
+            name, number = f"{stem}-{number}", number + 1
+        taken.add(name)
+        found[id(node)] = name
+    return found
+
+
+def _stem(node: Node) -> str:
+    if node.kind in ("sink", "through"):
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(node.function).__name__.strip("_")).lower()
+    return _SOURCE_NAMES.get(node.kind, node.kind)

@@ -1,0 +1,231 @@
+"""Functions with state and timers for each key, written by users: `KeyedProcess` and the state that its class declares."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from topo.errors import UserError
+from topo.streams.records import has_fields, layout_of
+from topo.streams.results import SideOutput
+
+K = TypeVar("K")
+K_co = TypeVar("K_co", covariant=True)
+T = TypeVar("T")
+R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+V = TypeVar("V")
+
+
+class StreamContext(Protocol[K_co]):
+    """The context of a `KeyedProcess` during a call: that of a `ProcessBolt`, with a typed key."""
+
+    @property
+    def key(self) -> K_co:
+        """The key of the record or of the timer."""
+
+    @property
+    def timestamp(self) -> int | None:
+        """Event time of the record, or the moment of the timer, in milliseconds."""
+
+    @property
+    def current_watermark(self) -> int:
+        """Event time of the input, in milliseconds; -2**63 before the first watermark."""
+
+    @property
+    def current_processing_time(self) -> int:
+        """The clock, in milliseconds."""
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Have `on_timer` called for this key when the watermark reaches `timestamp` (ms); at the next one if that is past."""
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Have `on_timer` called for this key when the clock reaches `timestamp` (ms)."""
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Undo a registration for this key; nothing happens when there is none."""
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Undo a registration for this key; nothing happens when there is none."""
+
+
+class StreamOutput(Protocol[R_contra]):
+    """Takes the results of a `KeyedProcess`."""
+
+    def emit(self, record: R_contra) -> None:
+        """Emit one result, with the timestamp of the current record or timer."""
+
+    def side(self, tag: SideOutput[V], record: V) -> None:
+        """Emit a record to a side output. Without a reader of the tag it is dropped."""
+
+
+class KeyedProcess(ABC, Generic[K, T, R]):
+    """A function of each record, with state by key and timers. State is declared on the class:
+
+        class Fraud(KeyedProcess[str, Payment, Alert]):
+            small = KeyedValue(int)
+
+    One instance serves all keys of a task; the state that a call sees is that of its key.
+    """
+
+    def open(self) -> None:
+        """Called once in each task before everything else. State has no key yet."""
+
+    @abstractmethod
+    def process(self, record: T, context: StreamContext[K], out: StreamOutput[R]) -> None:
+        """Called for each record."""
+
+    def on_timer(self, timestamp: int, context: StreamContext[K], out: StreamOutput[R]) -> None:
+        """Called when a timer is due, with its moment and its key."""
+
+    def close(self) -> None:
+        """Called at an orderly end."""
+
+
+class KeyedDeclaration:
+    """State declared on the class of a `KeyedProcess`. In a task the engine's handle of that name stands in its place.
+
+    Args:
+        of: type of the values. Records and lists come back as this type.
+        ttl: how long a value is kept after it was last written, by the clock, such as "1h"; None: until it is cleared.
+    """
+
+    method = ""
+
+    def __init__(self, of: Any, *, ttl: str | None = None) -> None:
+        self.of = of
+        self.ttl = ttl
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def _handle(self) -> Any:
+        raise UserError(f"the state {self.name!r} exists in a running task only; use it in process and on_timer")
+
+
+class KeyedValue(KeyedDeclaration, Generic[V]):
+    """One value for each key."""
+
+    method = "value"
+
+    def __init__(self, of: type[V], *, ttl: str | None = None) -> None:
+        super().__init__(of, ttl=ttl)
+
+    def get(self) -> V | None:
+        """Return the value of the key; None when there is none."""
+        return self._handle()  # type: ignore[no-any-return]
+
+    def set(self, value: V) -> None:
+        """Replace the value of the key."""
+        self._handle()
+
+    def clear(self) -> None:
+        """Forget the value of the key."""
+        self._handle()
+
+
+class KeyedList(KeyedDeclaration, Generic[V]):
+    """A list for each key, in the order in which values were added."""
+
+    method = "list"
+
+    def __init__(self, of: type[V], *, ttl: str | None = None) -> None:
+        super().__init__(of, ttl=ttl)
+
+    def get(self) -> Sequence[V]:
+        """Return the values of the key; empty when there are none."""
+        return self._handle()  # type: ignore[no-any-return]
+
+    def add(self, value: V) -> None:
+        """Append a value."""
+        self._handle()
+
+    def clear(self) -> None:
+        """Forget the values of the key."""
+        self._handle()
+
+
+class KeyedMap(KeyedDeclaration, Generic[K, V]):
+    """A dict for each key."""
+
+    method = "map"
+
+    def __init__(self, keys: type[K], of: type[V], *, ttl: str | None = None) -> None:
+        super().__init__(of, ttl=ttl)
+        self.keys_of = keys
+
+    @overload
+    def get(self, key: K) -> V | None: ...
+    @overload
+    def get(self, key: K, default: V) -> V: ...
+    def get(self, key: K, default: V | None = None) -> V | None:
+        """Return the value under a key of the dict, or the default."""
+        return self._handle()  # type: ignore[no-any-return]
+
+    def put(self, key: K, value: V) -> None:
+        """Set the value under a key of the dict."""
+        self._handle()
+
+    def remove(self, key: K) -> None:
+        """Remove a key of the dict; nothing happens when it is not in it."""
+        self._handle()
+
+    def items(self) -> Mapping[K, V]:
+        """Return a copy of the dict."""
+        return self._handle()  # type: ignore[no-any-return]
+
+    def clear(self) -> None:
+        """Forget the dict."""
+        self._handle()
+
+
+def declared_state(process: KeyedProcess[Any, Any, Any]) -> list[KeyedDeclaration]:
+    """Return the state that the class of a process declares."""
+    members = {name: one for cls in reversed(type(process).__mro__) for name, one in vars(cls).items()}
+    return [one for one in members.values() if isinstance(one, KeyedDeclaration)]
+
+
+def install(process: KeyedProcess[Any, Any, Any], state: Any) -> None:
+    """Put the engine's handles in the place of the declarations.
+
+    Args:
+        state: gives the handles (`ProcessContext.state`).
+    """
+    for declared in declared_state(process):
+        options = {} if declared.ttl is None else {"ttl": declared.ttl}
+        handle = getattr(state, declared.method)(declared.name, **options)
+        layout = layout_of(declared.of)
+        if has_fields(declared.of) or any(kind is not None for kind in layout.kinds):
+            is_list = isinstance(declared, KeyedList)
+            handle = _Converting(handle, is_list, layout.packer(f"the state {declared.name!r}"), layout.unpacker())
+        vars(process)[declared.name] = handle
+
+
+class _Converting:
+    """A handle whose values are records: they are kept as plain values."""
+
+    def __init__(self, handle: Any, is_list: bool, pack: Any, unpack: Any) -> None:
+        self._handle, self._is_list, self._pack, self._unpack = handle, is_list, pack, unpack
+        self.clear = handle.clear
+        if hasattr(handle, "remove"):
+            self.remove = handle.remove
+
+    def get(self, *key: Any) -> Any:
+        found = self._handle.get(*key[:1])
+        if self._is_list:
+            return [self._unpack(one) for one in found]
+        return (key[1] if len(key) > 1 else None) if found is None else self._unpack(found)
+
+    def set(self, value: Any) -> None:
+        self._handle.set(self._pack(value))
+
+    def add(self, value: Any) -> None:
+        self._handle.add(self._pack(value))
+
+    def put(self, key: Any, value: Any) -> None:
+        self._handle.put(key, self._pack(value))
+
+    def items(self) -> Mapping[Any, Any]:
+        return {key: self._unpack(value) for key, value in self._handle.items().items()}

@@ -1,0 +1,223 @@
+"""Records as rows: how a record travels between tasks, and how it is kept in state.
+
+A record whose type is known and has fields (a `msgspec.Struct`, a dataclass, a `NamedTuple`) travels as the values of its
+fields, under their names. Every other record is the one field `value`. Values that a row would change (lists arrive as tuples,
+a nested record would lose its class) are converted on both sides, where the type is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+import msgspec
+
+from topo.errors import UserError
+
+_AS_THEY_ARE = (bytes, datetime, date, time, timedelta, Decimal, UUID)
+SCALARS: frozenset[type] = frozenset({str, int, float, bool, type(None), *_AS_THEY_ARE})
+"""Types of values that arrive as they were sent."""
+_CHANGED = (list, bytearray, str, int, float, bytes, tuple, dict, set, frozenset)
+"""Of subclasses of these the value is carried and the class is not; a list arrives as a tuple."""
+VALUE = "value"
+KEY = "key"
+"""Name of the field that holds the key."""
+
+_to_plain = partial(msgspec.to_builtins, builtin_types=_AS_THEY_ARE)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How records of one type become rows.
+
+    Attributes:
+        record: the type; None where it is not known: each record is then checked.
+        fields: names of the row's fields.
+        attributes: the attribute behind each field; empty where the record itself is the one value.
+        kinds: for each field the type that its value is converted to on arrival; None where it arrives as it is.
+        by_name: the class takes its fields by name alone.
+    """
+
+    record: Any
+    fields: tuple[str, ...]
+    attributes: tuple[str, ...]
+    kinds: tuple[Any, ...]
+    by_name: bool = False
+
+    def packed(self, record: str, space: dict[str, Any]) -> list[str]:
+        """Return the expression of each value of a row.
+
+        Args:
+            record: the expression of the record.
+            space: takes the names that the expressions use.
+        """
+        values = [f"{record}.{attribute}" for attribute in self.attributes] or [record]
+        if any(kind is not None for kind in self.kinds):
+            space["to_plain"] = _to_plain
+        return [value if kind is None else f"to_plain({value})" for value, kind in zip(values, self.kinds, strict=True)]
+
+    def unpacked(self, values: list[str], space: dict[str, Any], prefix: str) -> str:
+        """Return the expression of the record.
+
+        Args:
+            values: the expressions of the row's values.
+            space: takes the names that the expression uses.
+            prefix: of these names.
+        """
+        parts = []
+        for place, (value, kind) in enumerate(zip(values, self.kinds, strict=True)):
+            if kind is not None:
+                space[f"{prefix}_kind{place}"] = kind
+                space["convert"] = _from_plain
+                value = f"convert({value}, {prefix}_kind{place})"
+            parts.append(value)
+        if not self.attributes:
+            return parts[0]
+        space[f"{prefix}_class"] = get_origin(self.record) or self.record
+        named = [f"{name}={part}" for name, part in zip(self.attributes, parts, strict=True)]
+        return f"{prefix}_class({', '.join(named if self.by_name else parts)})"
+
+    def packer(self, place: str) -> Callable[[Any], Any]:
+        """Return the function that makes a plain value of a record, as state keeps it: the tuple of its values, or the one value.
+
+        Args:
+            place: of the operator, for the error of a record that cannot be kept.
+        """
+        space: dict[str, Any] = {"check": check_unknown(place)}
+        values = self.packed("record", space)
+        body = f"({', '.join(values)},)" if self.attributes else values[0]
+        if self.record is None:
+            body = f"check({body})"
+        return eval(f"lambda record: {body}", space)  # type: ignore[no-any-return]
+
+    def unpacker(self, start: int = 0) -> Callable[[Any], Any]:
+        """Return the function that makes a record of what `packer` gives; with `start`, of a row whose record begins there."""
+        space: dict[str, Any] = {}
+        values = [f"row[{start + place}]" for place in range(len(self.fields))]
+        if not start and not self.attributes:
+            values = ["row"]
+        return eval(f"lambda row: {self.unpacked(values, space, 'record')}", space)  # type: ignore[no-any-return]
+
+
+UNKNOWN = Layout(None, (VALUE,), (), (None,))
+
+
+def layout_of(record: Any) -> Layout:
+    """Return the layout of a type of records.
+
+    Raises:
+        UserError: records of this type could not be made again on the other side.
+    """
+    if record is None or record is Any or record is object:
+        return UNKNOWN
+    if (found := _fields_of(record)) is not None:
+        names, kinds, by_name = found
+        shown = tuple(f"{KEY}_" if name == KEY else name for name in names)
+        return Layout(record, shown, names, tuple(kind if _changes(kind) else None for kind in kinds), by_name)
+    kind = record if _changes(record) else None
+    if kind is not None:
+        _check_convertible(record)
+    return Layout(record, (VALUE,), (), (kind,))
+
+
+def has_fields(record: Any) -> bool:
+    """Return whether records of this type travel as their fields."""
+    cls = get_origin(record) or record
+    return isinstance(cls, type) and (
+        issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
+    )
+
+
+def _fields_of(record: Any) -> tuple[tuple[str, ...], list[Any], bool] | None:
+    """Return names and types of the fields, and whether the class takes them by name; None for a type without fields."""
+    cls: Any = get_origin(record) or record
+    if not has_fields(record):
+        return None
+    given = dict(zip(getattr(cls, "__parameters__", ()), get_args(record), strict=False))
+    by_name = False
+    if issubclass(cls, msgspec.Struct):
+        names = tuple(cls.__struct_fields__)
+        # Fields that are for keywords only come last.
+        by_name = str(inspect.signature(cls)).find("*") >= 0
+    elif dataclasses.is_dataclass(cls):
+        fields = dataclasses.fields(cls)
+        names = tuple(one.name for one in fields)
+        by_name = any(one.kw_only for one in fields)
+        if hidden := [one.name for one in fields if not one.init]:
+            name = getattr(cls, "__name__", cls)
+            what = f"the dataclass {name} computes {', '.join(hidden)} (init=False)"
+            raise UserError(f"{what}, so it cannot be made again from its fields; compute it in a property")
+    else:
+        names = tuple(cls._fields)
+    if not names:
+        raise UserError(f"records of {cls.__name__} have no fields, so there is nothing to send; give it one")
+    try:
+        hints = get_type_hints(cls)
+    except (NameError, TypeError) as error:
+        raise UserError(f"the annotations of {cls.__name__} cannot be resolved: {error}; define the class in a module") from error
+    kinds = [given.get(hint, hint) if isinstance(hint := hints.get(name, Any), TypeVar) else hint for name in names]
+    for kind in kinds:
+        if _changes(kind):
+            _check_convertible(kind)
+    return names, kinds, by_name
+
+
+
+
+
+def _changes(kind: Any) -> bool:
+    """Return whether a value of this type arrives as something else, unless it is converted."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _changes(arguments[0])
+    if origin in (Union, types.UnionType, tuple, dict, set, frozenset):
+        return any(_changes(one) for one in arguments if one is not ...)
+    if origin is Literal or kind in SCALARS or kind is Any or kind is None:
+        return False
+    cls = origin or kind
+    if not isinstance(cls, type):
+        return False
+    if cls in (tuple, dict, set, frozenset):
+        return False
+    return issubclass(cls, (Enum, *_CHANGED)) or has_fields(cls)
+
+
+def _check_convertible(kind: Any) -> None:
+    try:
+        msgspec.json.Decoder(kind)
+    except Exception as error:
+        raise UserError(f"values of {kind} cannot be made again on arrival: {error}") from error
+
+
+def _from_plain(value: Any, kind: Any) -> Any:
+    return msgspec.convert(value, kind, builtin_types=_AS_THEY_ARE)
+
+
+def check_unknown(place: str) -> Callable[[Any], Any]:
+    """Return the check of records whose type is not known where they leave their task: it returns the record, or raises.
+
+    Raises:
+        UserError: the record would arrive as something else.
+    """
+    admitted: set[type] = {*SCALARS, tuple, dict, set, frozenset}
+
+    def check(record: Any) -> Any:
+        cls = type(record)
+        if cls not in admitted:
+            if has_fields(cls) or issubclass(cls, (Enum, *_CHANGED)):
+                shown = "list[...]" if cls is list else cls.__name__
+                what = f"{place} gives a {cls.__name__}, and its type is not known here, so it would not arrive as one"
+                raise UserError(f"{what}; declare it: of={shown}, or annotate the return type of the function")
+            admitted.add(cls)
+        return record
+
+    return check

@@ -1,0 +1,62 @@
+"""Values that operators give and take: results of windows, tags of side outputs, and when running results are emitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from topo.api.durations import duration_ms
+from topo.errors import UserError
+
+R = TypeVar("R")
+V = TypeVar("V")
+
+
+class Windowed(NamedTuple, Generic[R]):
+    """The result of one window: from `start` to `end` (milliseconds; the end is exclusive) it was `value`."""
+
+    start: int
+    end: int
+    value: R
+
+
+@dataclass(frozen=True)
+class SideOutput(Generic[V]):
+    """A tag for records that an operator emits beside its results.
+
+    Attributes:
+        name: unique among the side outputs of the operator.
+        of: the type of its records.
+    """
+
+    name: str
+    of: type[V]
+
+
+@dataclass(frozen=True)
+class EmitWhen:
+    """When a running result is emitted; made by `EACH`, `AT_END` and `every`."""
+
+    kind: str
+    period_ms: int = 0
+
+
+EACH: Final = EmitWhen("each")
+"""At each record: the new result of its key."""
+AT_END: Final = EmitWhen("at_end")
+"""Once, when the input has ended: the last result of each key."""
+
+
+def every(period: str | timedelta) -> EmitWhen:
+    """Emit the result of each key that has changed, every `period` of the clock.
+
+    Raises:
+        UserError: the period is not above zero.
+    """
+    period_ms = duration_ms(period)
+    if period_ms <= 0:
+        raise UserError(f"every({period!r}): give a period above zero, such as every('1s')")
+    return EmitWhen("every", period_ms)
+
+

@@ -1,0 +1,134 @@
+"""Windows over time, and the adapter of typed aggregates to the window bolt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from topo.api.aggregates import AggregateFunction
+from topo.api.durations import duration_ms
+from topo.api.windows import SessionWindows, SlidingWindows, TumblingWindows, WindowStagger
+from topo.errors import UserError
+from topo.streams.aggregates import Aggregate
+from topo.streams.records import Layout
+
+TimeWindows = TumblingWindows | SlidingWindows | SessionWindows
+"""Windows that streams take: each has a start and an end."""
+
+
+def Tumbling(size: str | timedelta, *, offset: str | timedelta = "0s", clock: str = "event") -> TumblingWindows:
+    """Declare windows of one size, one after the other.
+
+    Args:
+        size: such as "10m".
+        offset: shifts them against the epoch.
+        clock: "event" for event time, "processing" for the clock of the machine.
+
+    Raises:
+        UserError: the parts do not go together.
+    """
+    return TumblingWindows(duration_ms(size), duration_ms(offset), WindowStagger.ALIGNED, _is_event_time(clock))
+
+
+def Sliding(
+    size: str | timedelta, slide: str | timedelta, *, offset: str | timedelta = "0s", clock: str = "event"
+) -> SlidingWindows:
+    """Declare windows of `size` that start every `slide`. Arguments and errors as of `Tumbling`."""
+    return SlidingWindows(duration_ms(size), duration_ms(slide), duration_ms(offset), _is_event_time(clock))
+
+
+def Session(gap: str | timedelta, *, clock: str = "event") -> SessionWindows:
+    """Declare windows that end when no record of the key has come for `gap`. Errors as of `Tumbling`."""
+    return SessionWindows(duration_ms(gap), _is_event_time(clock))
+
+
+def _is_event_time(clock: str) -> bool:
+    if clock not in ("event", "processing"):
+        raise UserError(f"clock={clock!r}: windows go by clock='event' or clock='processing'")
+    return clock == "event"
+
+
+class RecordAggregate(AggregateFunction):
+    """Typed aggregates as the one aggregate of a window bolt, whose elements are rows of a key and a record.
+
+    Args:
+        parts: the aggregates.
+        into: makes the result of theirs; without it one part gives its own, and several a tuple.
+        layout: of the records.
+    """
+
+    fields = ("value",)
+    is_atomic = True
+
+    def __init__(self, parts: Sequence[Aggregate[Any, Any]], into: Callable[..., Any] | None, layout: Layout) -> None:
+        self.parts = tuple(parts)
+        self._into = into
+        self._layout = layout
+
+    def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
+        self._record = self._layout.unpacker(1)
+        return self
+
+    def create_accumulator(self) -> tuple[Any, ...]:
+        return tuple(part.create() for part in self.parts)
+
+    def add(self, value: Any, accumulator: Any) -> tuple[Any, ...]:
+        record = self._record(value)
+        return tuple([part.add(one, record) for part, one in zip(self.parts, accumulator, strict=True)])
+
+    def get_result(self, accumulator: Any) -> Any:
+        results = [part.result(one) for part, one in zip(self.parts, accumulator, strict=True)]
+        if self._into is not None:
+            return self._into(*results)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def merge(self, first: Any, second: Any) -> tuple[Any, ...]:
+        return tuple([part.merge(one, other) for part, one, other in zip(self.parts, first, second, strict=True)])
+
+
+class ReduceRecords(Aggregate[Any, Any]):
+    """A function of two records that gives one. The accumulator has the record as a plain value; it is empty before the first."""
+
+    def __init__(self, function: Callable[[Any, Any], Any], layout: Layout, place: str) -> None:
+        self._function, self._layout = function, layout
+        self._pack, self._unpack = layout.packer(place), layout.unpacker()
+
+    def create(self) -> Any:
+        return ()
+
+    def add(self, accumulator: Any, record: Any) -> Any:
+        if accumulator:
+            record = self._function(self._unpack(accumulator[0]), record)
+        return (self._pack(record),)
+
+    def result(self, accumulator: Any) -> Any:
+        return self._unpack(accumulator[0])
+
+    def merge(self, first: Any, second: Any) -> Any:
+        if not first or not second:
+            return first or second
+        return (self._pack(self._function(self._unpack(first[0]), self._unpack(second[0]))),)
+
+
+class TopRecords(Aggregate[Any, Any]):
+    """The records with the greatest values of `by`, the greatest first; of equal ones those that came first."""
+
+    def __init__(self, n: int, by: Callable[[Any], Any], layout: Layout, place: str) -> None:
+        self._n, self._by = n, by
+        self._pack, self._unpack = layout.packer(place), layout.unpacker()
+
+    def create(self) -> Any:
+        return ()
+
+    def add(self, accumulator: Any, record: Any) -> Any:
+        return self._cut((*accumulator, (self._by(record), self._pack(record))))
+
+    def result(self, accumulator: Any) -> Any:
+        return [self._unpack(packed) for _by, packed in accumulator]
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return self._cut((*first, *second))
+
+    def _cut(self, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(sorted(entries, key=lambda entry: entry[0], reverse=True)[: self._n])
