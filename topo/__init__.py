@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
     from topo.connectors.postgres.sink import PostgresSink
     from topo.connectors.print_bolt import PrintBolt
-    from topo.connectors.redis import RedisStreamSpout
+    from topo.connectors.redis import RedisStreamSink, RedisStreamSpout
     from topo.connectors.sqlite_sink import SqliteSink
     from topo.connectors.tail_spout import TailSpout
     from topo.connectors.text_file_spout import TextFileSpout
@@ -80,6 +80,7 @@ _LAZY = {
     "MemorySpout": "topo.connectors.memory_spout",
     "PostgresSink": "topo.connectors.postgres.sink",
     "PrintBolt": "topo.connectors.print_bolt",
+    "RedisStreamSink": "topo.connectors.redis",
     "RedisStreamSpout": "topo.connectors.redis",
     "SqliteSink": "topo.connectors.sqlite_sink",
     "TailSpout": "topo.connectors.tail_spout",
@@ -133,6 +134,7 @@ __all__ = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RedisStreamSink",
     "RedisStreamSpout",
     "RetryingSpout",
     "SinkBlockedError",

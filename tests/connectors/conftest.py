@@ -41,3 +41,19 @@ def database() -> Iterator[postgres.PostgresServer]:
 def dsn(database: postgres.PostgresServer) -> str:
     """The connection string of the PostgreSQL server."""
     return database.address
+
+
+@pytest.fixture
+def redis_url(redis_server: redis.RedisProcess) -> str:
+    """The address of the Redis server, whose database is empty."""
+    redis_server.client().flushall()
+    return redis_server.address
+
+
+@pytest.fixture
+def locked_server() -> Iterator[redis.RedisProcess]:
+    """A server that wants a password."""
+    with TemporaryDirectory(prefix="redis-") as folder:
+        server = redis.start(Path(folder), "--requirepass", redis.PASSWORD)
+        yield server
+        server.stop()

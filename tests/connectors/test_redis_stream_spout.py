@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -276,16 +275,7 @@ def test_a_key_that_holds_no_stream_fails_alone(streams: Streams) -> None:
     assert harness.read[streams.key("wrong")] == ["3", "4"] and f"stream {streams.key('a')!r}" in str(harness.errors[0])
 
 
-PASSWORD = "planted-password"
-
-
-@pytest.fixture
-def locked_server() -> Iterator[RedisProcess]:
-    """A server that wants a password."""
-    with TemporaryDirectory(prefix="redis-") as folder:
-        server = redis.start(Path(folder), "--requirepass", PASSWORD)
-        yield server
-        server.stop()
+PASSWORD = redis.PASSWORD
 
 
 @pytest.mark.parametrize("login", ["", f":wrong-{PASSWORD}@"])

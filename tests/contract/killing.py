@@ -21,6 +21,8 @@ from tests.contract.power import PowerCut
 KILLED = 77
 _CALLS = ("open", "write", "pwrite", "ftruncate", "fsync", "rename", "unlink")
 
+Count = Callable[[Callable[[], None]], None]
+"""Has a call made before each further kind of step, such as a request to a server."""
 Report = Callable[[Any], None]
 """Report of the child to the process that outlives it; arrives before the child's next step."""
 
@@ -92,14 +94,18 @@ class Steps:
         return counted
 
 
-def run_child(work: Callable[[Report], None], last: int, power: PowerCut | None = None) -> tuple[bool, list[Any]]:
+def run_child(
+    work: Callable[[Report], None], last: int, power: PowerCut | None = None, count: Count | None = None
+) -> tuple[bool, list[Any]]:
     """Run `work` in a child process that ends before its step number `last`, or when it is done; `power` fails then.
+
+    `count` counts further steps.
 
     Returns:
         Whether it came to its end, and its reports.
     """
     reader, writer = pipe()
-    child = start_child(partial(_steps, work, last, power), writer)
+    child = start_child(partial(_steps, work, last, power, count), writer)
     writer.close()
     with open(reader.fileno(), closefd=False) as stream:
         reports = [json.loads(line) for line in stream]
@@ -108,7 +114,7 @@ def run_child(work: Callable[[Report], None], last: int, power: PowerCut | None 
     return child.exitcode == 0, reports
 
 
-def _steps(work: Callable[[Report], None], last: int, power: PowerCut | None, writer: Any) -> None:
+def _steps(work: Callable[[Report], None], last: int, power: PowerCut | None, count: Count | None, writer: Any) -> None:
     plain_write = os.write
 
     def report(news: Any) -> None:
@@ -116,6 +122,8 @@ def _steps(work: Callable[[Report], None], last: int, power: PowerCut | None, wr
 
     steps = Steps(last, power)
     steps.install()
+    if count is not None:
+        count(steps.step)
     code = 1
     try:
         work(report)

@@ -15,6 +15,9 @@ from typing import Any
 
 from tests.servers.server import Server, need, refuse_missing, start_server
 
+PASSWORD = "planted-password"
+"""Of a server that wants one."""
+
 
 @dataclass
 class RedisProcess(Server):
@@ -33,10 +36,15 @@ class RedisProcess(Server):
         self.process = start(self.folder, *self.options).process
 
     def client(self) -> Any:
-        """Return a client of another program's, which decodes texts."""
-        import redis
+        """Return a client of another program's."""
+        return client_at(self.address)
 
-        return redis.Redis.from_url(self.address, decode_responses=True, protocol=2)
+
+def client_at(address: str) -> Any:
+    """Return a client that decodes texts."""
+    import redis
+
+    return redis.Redis.from_url(address, decode_responses=True, protocol=2)
 
 
 def start(folder: Path, *options: str) -> RedisProcess:

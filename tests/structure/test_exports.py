@@ -60,6 +60,7 @@ PUBLIC = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RedisStreamSink",
     "RedisStreamSpout",
     "RetryingSpout",
     "SinkBlockedError",

@@ -23,6 +23,7 @@ EXCEPTIONS = {
     "tests/contract/test_killed_sinks.py": LIMIT,
     "tests/contract/test_two_phase_sinks.py": LIMIT,
     "tests/connectors/test_postgres_sink.py": LIMIT,
+    "tests/connectors/test_redis_stream_sink.py": LIMIT,
     "tests/integration/test_served_checkpoints.py": PLANTS,
     "tests/integration/repeating_worker.py": "a worker process whose transport sends frames twice",
     "tests/properties/test_windows_direct.py": COUNTS,

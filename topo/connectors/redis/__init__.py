@@ -1,5 +1,6 @@
 """Redis: streams as a source and a target, hashes as a target."""
 
+from topo.connectors.redis.stream_sink import RedisStreamSink
 from topo.connectors.redis.stream_spout import RedisStreamSpout
 
-__all__ = ["RedisStreamSpout"]
+__all__ = ["RedisStreamSink", "RedisStreamSpout"]
