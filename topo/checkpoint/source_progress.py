@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import repeat
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 REMEMBERED = 100_000
@@ -29,6 +30,7 @@ Covered = dict[str, Any]
 one of the `digests`."""
 ANY_VALUES = 0
 """The digest of values that are not known."""
+_ID, _DIGEST = itemgetter(1), itemgetter(2)
 
 
 class Accepted(NamedTuple):
@@ -54,10 +56,13 @@ class UncommittedMessages:
         self._has_positions = has_positions
         self._keeps_ids = keeps_ids or not has_positions
         self.position: Any = None
-        self._open: deque[tuple[int, Any, Any]] = deque()
-        """Messages that are not covered: the last checkpoint before them, the id, and the values where there are no positions."""
-        self._unreported: deque[tuple[Any, Any]] = deque()
-        """Messages that are covered and not yet reported to the spout, with values."""
+        self._open: deque[tuple[int, Any, int]] = deque()
+        """Messages that are not covered: the last checkpoint before them, the id, and the digest where there are no positions.
+
+        Digests are taken as messages come: the snapshot would stand still for those of a second.
+        """
+        self._unreported: deque[tuple[Any, int]] = deque()
+        """Messages that are covered and not yet reported to the spout, with digests."""
         self._known: dict[Hashable, list[int]] = {}
         """Ids covered by the restored checkpoint: the digests of the messages that were not redelivered yet."""
         self._snapshotted = 0
@@ -88,22 +93,22 @@ class UncommittedMessages:
             Which of them were not covered before; None for all.
         """
         accepted: Accepted | None = None
+        digests = [ANY_VALUES] * len(messages) if self._has_positions else list(map(self._digest, values))
         if self._known and not self._known.keys().isdisjoint(messages):
             accepted = Accepted([], [])
             for place, message in enumerate(messages):
                 if message not in self._known:
                     accepted.sent.append(place)
-                elif self._recognise(message, self._digest(values[place])):
-                    self._unreported.append((message, values[place]))
+                elif self._recognise(message, digests[place]):
+                    self._unreported.append((message, digests[place]))
                 else:
                     accepted.changed.append(place)
-        kept: Sequence[Any] = [None] * len(messages) if self._has_positions else values
         if accepted is not None:
             places = sorted((*accepted.sent, *accepted.changed))
-            messages, kept = [messages[place] for place in places], [kept[place] for place in places]
+            messages, digests = [messages[place] for place in places], [digests[place] for place in places]
         self.emitted += len(messages)
         if self._keeps_ids:
-            self._open.extend(zip(repeat(self._snapshotted), messages, kept, strict=False))
+            self._open.extend(zip(repeat(self._snapshotted), messages, digests, strict=False))
         return accepted
 
     def reach(self, position: Any) -> None:
@@ -115,9 +120,11 @@ class UncommittedMessages:
         covered: Covered = {"position": self.position}
         if not self._has_positions:
             known = [(message, digest) for message, digests in self._known.items() for digest in digests]
-            before = [*self._unreported, *((message, values) for _, message, values in self._open)]
-            known += [(message, self._digest(values)) for message, values in before]
-            covered = {"ids": [message for message, _ in known], "digests": [digest for _, digest in known]}
+            known += self._unreported
+            ids, digests = map(list, zip(*known, strict=True)) if known else ([], [])
+            ids += map(_ID, self._open)
+            digests += map(_DIGEST, self._open)
+            covered = {"ids": ids, "digests": digests}
         self._snapshotted = checkpoint
         self._marks.append((checkpoint, self.emitted))
         return covered
@@ -141,7 +148,7 @@ class UncommittedMessages:
         Returns:
             Messages that it does not cover, which a source without positions has to emit again.
         """
-        before = [(message, values) for _, message, values in self._open]
+        before = [(message, digest) for _, message, digest in self._open]
         if not self._has_positions:
             # An earlier checkpoint may take the place of a damaged one, and not cover what that did.
             before = [*self._unreported, *before]
@@ -158,9 +165,9 @@ class UncommittedMessages:
             for message, digest in zip(ids, state.get("digests") or repeat(ANY_VALUES, len(ids)), strict=True):
                 self._known.setdefault(message, []).append(digest)
         lost = []
-        for message, values in before:
-            if self._recognise(message, self._digest(values)):
-                self._unreported.append((message, values))
+        for message, digest in before:
+            if self._recognise(message, digest):
+                self._unreported.append((message, digest))
             else:
                 lost.append(message)
         for message in list(self._known)[: max(0, len(self._known) - REMEMBERED)]:

@@ -173,3 +173,20 @@ def test_two_tuples_of_one_message_are_both_recognised_when_it_comes_again() -> 
     assert list(another.report(9)) == ["a", "a"]
     assert uncommitted.restore([state], 1) == []
     assert list(uncommitted.report(9)) == ["a", "b", "a"]
+
+
+def test_the_digest_of_a_message_is_taken_once_and_not_in_the_snapshot() -> None:
+    taken: list[Any] = []
+
+    def digest(values: Any) -> int:
+        taken.append(values)
+        return len(taken)
+
+    uncommitted = UncommittedMessages(has_positions=False, keeps_ids=True, digest=digest)
+    uncommitted.accept(["a", "b"], [(1,), (2,)])
+    assert taken == [(1,), (2,)]
+    assert uncommitted.snapshot(1) == {"ids": ["a", "b"], "digests": [1, 2]}
+    uncommitted.complete(1)
+    assert uncommitted.snapshot(2) == {"ids": ["a", "b"], "digests": [1, 2]}
+    uncommitted.restore([{"ids": ["a"], "digests": [1]}, {"ids": ["b"], "digests": [7]}], 1)
+    assert uncommitted.unreported == 1 and len(taken) == 2
