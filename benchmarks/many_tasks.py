@@ -171,6 +171,7 @@ class Process:
         session.send(control.Register(worker, incarnation, 0, "here", "", cluster.digest, list(mine), endpoint))
         self.wants = clock()
         self.cpu_s = 0.0
+        self.turns = 0
 
     def turn(self, now: float) -> bool | None:
         """Turn if there is something to do; return whether there was, None when it has ended."""
@@ -179,6 +180,7 @@ class Process:
             return False
         self.loop.alive_at = now
         began = time.thread_time()
+        self.turns += 1
         wants = self.loop.turn(ready, now)
         self.cpu_s += time.thread_time() - began
         if wants is None:
@@ -225,8 +227,9 @@ class Phase:
 class Cluster:
     """A topology and its master in one process: the link and the workers of the master's loop."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, round_s: float = ROUND_S) -> None:
         self.topology = topology
+        self.round_s = round_s
         self.plan: PhysicalPlan = physical_plan(topology)
         self.digest = self.plan.digest()
         self.clock = ManualClock()
@@ -324,12 +327,16 @@ class Cluster:
             phase.bytes_from_master[kind_of(message)] += len(message)
         self._sent.clear()
         for process in list(self.processes.values()):
-            has_turned = process.turn(now)
+            has_turned = self.turn(process, now)
             if has_turned is None:
                 self._end(process, ENDED_WELL)
             is_busy |= has_turned is not False
         wanted = [self._loop.next_turn(), *(process.wants for process in self.processes.values())]
-        self.clock.advance_to(now + ROUND_S if is_busy else max(now + ROUND_S, min(wanted)))
+        self.clock.advance_to(now + self.round_s if is_busy else max(now + self.round_s, min(wanted)))
+
+    def turn(self, process: Process, now: float) -> bool | None:
+        """Turn a worker if there is something to do; see `Process.turn`."""
+        return process.turn(now)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Step until a condition holds. Raises AssertionError when it does not for long."""

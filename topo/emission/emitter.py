@@ -145,6 +145,10 @@ class Emitter:
         self._report = report
         self._codec = codec or Codec()
         self._mine = owner_lock()
+        self.count: Callable[[], int] = self._rows_of_all
+        """Returns the number of rows, over all streams."""
+        if len(self.streams) == 1:
+            self.count = self.streams[0].rows.__len__
 
     def check_thread(self) -> None:
         """Raise EmitError in every thread but the task's own."""
@@ -167,8 +171,7 @@ class Emitter:
         else:
             self.executor.execute(partial(self._report, error), "an error that another thread reports")
 
-    def count(self) -> int:
-        """Return the number of rows, over all streams."""
+    def _rows_of_all(self) -> int:
         return sum([len(stream.rows) for stream in self.streams])
 
     def check_emitted(self, count: int, most: float) -> None:

@@ -27,7 +27,7 @@ from topo.task.guarantees.factory import (
 from topo.task.guarantees.inputs import InputGuarantee
 from topo.task.operator_output import OperatorOutput
 from topo.task.parts import TaskParts
-from topo.task.runners.acker import ACKER_FRAMES, REST_S, AckerRunner
+from topo.task.runners.acker import ACKER_FRAMES, LONG_REST_S, REST_S, AckerRunner
 from topo.task.runners.async_calls import AsyncKind
 from topo.task.runners.basic_bolt import BasicBoltKind
 from topo.task.runners.batch import BatchKind
@@ -58,7 +58,8 @@ def make_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
 def _acker_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
     parts = TaskParts(spec, env, ACKER_FRAMES, _no_rows)
     delivery = make_verdict_delivery(parts)
-    return Task(parts, AckerRunner(parts, delivery), delivery, rest_s=REST_S)
+    rest_s = LONG_REST_S if spec.plan.ids_may_wait else REST_S
+    return Task(parts, AckerRunner(parts, delivery), delivery, rest_s=rest_s)
 
 
 def _no_rows(values: Row, roots: Sequence[int], error: Exception) -> None:

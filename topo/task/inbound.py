@@ -29,6 +29,8 @@ from topo.wire.control import TaskReady
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK, Frame, FrameKind, SenderStatus, confirm_frame, encode, parse
 
 CONFIRM_DELAY_S = 0.01
+"""How long after the last frame of a row of frames they are confirmed, so that the last ones wait no longer."""
+LATEST_CONFIRM_S = 0.04
 """How long a confirmation may wait for others to join it. A quarter of a window is confirmed at once, so no sender waits."""
 KEEP_ALIVE_S = 1.0
 """Interval at which a receiver repeats its confirmations while frames wait in its queue."""
@@ -95,6 +97,9 @@ class Inbound:
         self._owing: dict[TaskId, InEdge] = {}
         """Edges with frames that were processed and not confirmed."""
         self._confirm_at: float | None = None
+        """When they are confirmed if no frame follows; None while there are none."""
+        self._confirm_latest = 0.0
+        """When they are confirmed at the latest."""
         self._keep_alive_at = 0.0
         self._loss_repeat_at: float | None = None
         """When dead edges are reported again; None while there is none."""
@@ -140,7 +145,7 @@ class Inbound:
         """Report the task as ready once every in-edge is open."""
         state = self._state
         if state.phase is TaskPhase.OPENING and not self._unopened:
-            state.phase = TaskPhase.RUNNING
+            state.enter(TaskPhase.RUNNING)
             self._reports.to_master(TaskReady(task=state.id, epoch=state.epoch))
 
     # -- arrivals --------------------------------------------------------------------------------------------------------
@@ -287,12 +292,19 @@ class Inbound:
         if self._is_confirmed_now(edge):
             self._confirm(edge)
             del self._owing[edge.sender]
-        if self._owing and self._confirm_at is None:
-            self._confirm_at = now + CONFIRM_DELAY_S
+            if not self._owing:
+                self._confirm_at = None
+                return
+        if self._confirm_at is None:
+            self._confirm_latest = now + LATEST_CONFIRM_S
+        self._confirm_at = min(now + CONFIRM_DELAY_S, self._confirm_latest)
 
     def confirm_due(self, now: float) -> None:
-        """Send the confirmations that have waited for others to join them."""
-        if self._confirm_at is not None and now >= self._confirm_at:
+        """Send the confirmations that have waited for others to join them.
+
+        A turn that comes shortly before their time sends them, so that it is not the time that wakes the worker.
+        """
+        if self._confirm_at is not None and now >= min(self._confirm_at, self._confirm_latest - CONFIRM_DELAY_S):
             self._confirm_at = None
             for edge in self._owing.values():
                 self._confirm(edge)
@@ -318,8 +330,13 @@ class Inbound:
         return [self._confirm_at, self._keep_alive_at if self.waiting else None, self._loss_repeat_at]
 
     def _is_confirmed_now(self, edge: InEdge) -> bool:
-        """Whether a quarter of the sender's window or grant is processed, or the first frame: it brings the first grant."""
-        if edge.owes_confirmation >= max(1, self._state.config.edge_window // PIECES):
+        """Whether a quarter of the sender's window or grant is processed, or the first frame: it brings the first grant.
+
+        While no frame waits, half a window: its other half is free, and frames that come one by one need half as many.
+        """
+        window = self._state.config.edge_window
+        pieces = PIECES if self.queue or window < 2 * PIECES else PIECES // 2
+        if edge.owes_confirmation >= max(1, window // pieces):
             return True
         granted = self._granted(edge)
         return granted > 0 and (edge.confirmed < 0 or edge.owed_tuples * PIECES >= granted)

@@ -31,6 +31,9 @@ RejectNamed = Callable[[Row, Sequence[int], Exception], None]
 UNWATCHED_SILENCE_S = 3600.0
 """How long a receiver may be silent when `progress_timeout` is off: then user code may take as long as it likes."""
 
+DRY_SHARE = 0.2
+"""The share of `flush_interval` for which rows wait when a source has nothing more at this moment."""
+
 
 class Outbound:
     """All edges that leave one task.
@@ -135,10 +138,15 @@ class Outbound:
             self.outbox.edges[target].unconfirmed_since = now
             self._reports.edge_lost(target, f"task {target} confirmed nothing for {now - since:.0f} s")
 
-    def is_flush_due(self, now: float) -> bool:
-        """Whether buffered rows have waited for `flush_interval`, once for each task of the worker."""
+    def is_flush_due(self, now: float, *, is_dry: bool = False) -> bool:
+        """Whether buffered rows have waited for `flush_interval`, once for each task of the worker; for less if more is not near.
+
+        Args:
+            now: monotonic seconds.
+            is_dry: the source has nothing more at this moment.
+        """
         oldest = self.outbox.oldest
-        return oldest is not None and now >= oldest + self._linger_s
+        return oldest is not None and now >= oldest + (self._linger_s * DRY_SHARE if is_dry else self._linger_s)
 
     def deadlines(self) -> list[float | None]:
         """Return when rows have to leave, and when to look for a receiver that has been silent for too long."""

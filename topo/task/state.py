@@ -34,6 +34,8 @@ class TaskState:
     Attributes:
         now: monotonic seconds at which the turn began.
         commands: for the worker to perform after the current event, in order.
+        phase: of its life; changed by `enter` alone.
+        is_working: whether the user's component is open, where the epoch begins or further.
         incarnations: of all tasks, by the routes of this epoch.
         local: the tasks of this worker, to which frames are handed over in memory.
         restored: the snapshots that the epoch begins with: one for each task that this one takes state over from.
@@ -43,8 +45,8 @@ class TaskState:
 
     __slots__ = (
         "clock", "commands", "component_id", "config", "counters", "epoch", "id", "ids", "incarnation", "incarnations",
-        "is_checkpointed", "local", "now", "observer", "phase", "plan", "restore_point", "restored", "restored_ended", "stamp",
-        "wall_ms",
+        "is_checkpointed", "is_working", "local", "now", "observer", "phase", "plan", "restore_point", "restored",
+        "restored_ended", "stamp", "wall_ms",
     )  # fmt: skip
 
     def __init__(self, spec: TaskSpec, env: TaskEnvironment) -> None:
@@ -60,6 +62,7 @@ class TaskState:
         self.counters = Counters()
         self.commands: list[TaskCommand] = []
         self.phase = TaskPhase.NEW
+        self.is_working = False
         self.now = 0.0
         self.epoch = Epoch(0)
         self.incarnation = Incarnation(0)
@@ -70,10 +73,10 @@ class TaskState:
         self.restore_point = 0
         self.restored_ended = False
 
-    @property
-    def is_working(self) -> bool:
-        """Whether the user's component is open, where the epoch begins or further."""
-        return self.phase is TaskPhase.RUNNING or self.phase is TaskPhase.OPENING
+    def enter(self, phase: TaskPhase) -> None:
+        """Begin a phase."""
+        self.phase = phase
+        self.is_working = phase is TaskPhase.RUNNING or phase is TaskPhase.OPENING
 
     def begin_epoch(self, epoch: Epoch, incarnations: Mapping[TaskId, Incarnation], local: frozenset[TaskId]) -> None:
         """Adopt the epoch of new routes."""

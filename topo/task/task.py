@@ -209,14 +209,16 @@ class Task:
     def _on_idle(self, event: Idle, now: float) -> None:
         """Nothing is left to do or to read: send all rows that are buffered, and the ids that should not wait."""
         if self.state.is_working:
-            if event.ids_may_wait and self._id_sender is not None and not self._has_ended:
+            has_ended, was_quiet = self._has_ended, self._quiet_reported[1]
+            if event.ids_may_wait and self._id_sender is not None and not has_ended:
                 self.outbound.outbox.flush()
                 self._id_sender.on_idle(now)
             else:
                 self.guarantee.flush(now)
-            facts = (self._has_ended, self.is_quiet)
-            if facts != self._quiet_reported and (facts == (True, True) or self._quiet_reported[1]):
-                self._report_quiet(0)
+            if has_ended or was_quiet:
+                facts = (has_ended, self.is_quiet)
+                if facts != self._quiet_reported and (facts == (True, True) or was_quiet):
+                    self._report_quiet(0)
 
     def _note_blocked(self, user: UserRunner, now: float) -> None:
         """Count the time since the last call if the task was blocked then, and note whether it is now."""
@@ -242,7 +244,7 @@ class Task:
         self.inbound.begin_epoch()
         self.outbound.begin_epoch()
         is_readable = self._snapshots.load(routes)
-        state.phase = TaskPhase.OPENING if is_readable else TaskPhase.UNREADABLE
+        state.enter(TaskPhase.OPENING if is_readable else TaskPhase.UNREADABLE)
         # Before the runner, which opens the out-edges with the watermark that the guarantee has restored.
         self.guarantee.begin_epoch(event, now)
         # With an unreadable part user code is not called at all: a sink that is begun without it would remove its staged rows.
@@ -296,7 +298,7 @@ class Task:
         """Run the mails that are there, refuse others, and close the component."""
         if self.is_closed:
             return
-        self.state.phase = TaskPhase.CLOSED
+        self.state.enter(TaskPhase.CLOSED)
         self.inbound.queue.clear()
         if self._is_open:
             for step in (self._end_mails, *([] if self._user is None else [self._user.close]), self.mailbox.close):

@@ -11,6 +11,9 @@ from topo.hot import Acks, pack_words
 from topo.tracking.acker_routes import AckerRoutes
 from topo.wire.frames import FrameKind
 
+IN_PASSING = 0.75
+"""The share of their wait after which ids leave with a turn that something else has caused: one of their own costs a wake-up."""
+
 
 class OwedIds:
     """The ids that one task has not sent yet.
@@ -60,6 +63,10 @@ class OwedIds:
     def deadline(self) -> float | None:
         """When the waiting acks have to leave, in monotonic seconds."""
         return None if self.since is None else self.since + self._interval_s
+
+    def is_due(self, now: float) -> bool:
+        """Whether the waiting acks leave with a turn at `now`."""
+        return self.since is not None and now >= self.since + IN_PASSING * self._interval_s
 
     def flush_full(self, now: float) -> None:
         """Send the ids if they are a batch, or if a fail or a touch is among them."""

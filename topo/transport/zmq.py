@@ -322,7 +322,8 @@ class ZmqTransport:
 
     def _sleep(self, pause: float | None) -> None:
         if pause and pause < _COARSE_S:
-            select.select([self._selector], [], [], pause)
+            if not select.select((self._selector,), (), (), pause)[0]:
+                return
             pause = 0
         for key, _ in self._selector.select(pause):
             if isinstance(key.data, str):
@@ -358,11 +359,16 @@ class ZmqTransport:
         frames: list[bytes] = []
         if source.local and source.local_first:
             self._take_local(source, frames, limit)
-        receive = source.receive
+        receive, socket = source.receive, source.socket
         try:
             while len(frames) < limit:
                 frames.append(receive(zmq.DONTWAIT))
-            self._unsure.add(inbox)
+                # The exception of a socket that has nothing costs more than the question. More than two come in bursts.
+                if len(frames) <= 2 and not _option(socket, zmq.EVENTS) & _READABLE:
+                    self._unsure.discard(inbox)
+                    break
+            else:
+                self._unsure.add(inbox)
         except zmq.Again:
             self._unsure.discard(inbox)
         if source.local:

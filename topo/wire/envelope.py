@@ -24,6 +24,8 @@ MESSAGE_BYTES = 256 * 1024
 
 _HEADER = struct.Struct("<HBxI")
 _ENTRY_BYTES = 8
+_FIRST = struct.Struct("<HBxIII")
+"""The header and the table of a message with one frame, as most are while tuples are few."""
 
 Addressed = tuple[TaskId, Column]
 """A frame, and the task that it is for."""
@@ -36,6 +38,9 @@ def longest_message(max_frame: int) -> int:
 
 def pack(frames: Sequence[Addressed]) -> tuple[int, bytes]:
     """Return a message with the first of these frames, at least one, and the number of frames in it."""
+    if len(frames) == 1:
+        ((task, frame),) = frames
+        return 1, b"".join((_FIRST.pack(MAGIC, VERSION, 1, task, len(frame)), frame))
     table: list[int] = []
     parts: list[Column] = [b""]
     size = 0

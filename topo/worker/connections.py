@@ -69,7 +69,8 @@ class Connections:
 
     def send(self) -> None:
         """Send all frames whose outlets take them: one message for each outlet, or several if the frames have many bytes."""
-        self._refused.difference_update(self._transport.recovered())
+        if self._refused:
+            self._refused.difference_update(self._transport.recovered())
         for outlet, frames in self._gathered.items():
             while frames and outlet not in self._refused:
                 count, message = pack(frames)

@@ -108,13 +108,14 @@ class Loop:
         has_rested = not self._is_busy
         self.session.woke(now, max(self.turned_at, self.alive_at))
         self.turned_at = now
-        has_read, has_run = self._work(ready, now, self._stint_s)
+        has_done, has_work = self._work(ready, now, self._stint_s)
         # After a rest the results of the arrival that woke the loop leave at once, without another look at the inboxes.
-        self._is_busy = worker.has_work or (not has_rested and (has_read or has_run))
+        self._is_busy = has_work or (not has_rested and has_done)
         if not self._is_busy:
             worker.idle(self._clock())
-            self._perform()
             self._is_busy = worker.has_work
+        # Once in a turn, so that all frames for one worker leave together.
+        self._perform()
         return now if self._is_busy or worker.exit is not None else self._next_turn()
 
     def attend(self) -> None:
@@ -127,10 +128,10 @@ class Loop:
         """
         worker = self.worker
         ready = self._transport.wait(0.0 if worker.has_work else max(0.0, self._next_turn() - self._clock()))
-        self._work(ready, self._clock(), 0.0)
-        if not worker.has_work:
+        _, has_work = self._work(ready, self._clock(), 0.0)
+        if not has_work:
             worker.idle(self._clock())
-            self._perform()
+        self._perform()
         if worker.exit is not None and worker.has_failed():
             raise SystemExit(worker.exit.why)
 
@@ -152,28 +153,29 @@ class Loop:
         return self.session.next_beat if deadline is None else min(deadline, self.session.next_beat)
 
     def _work(self, ready: list[str], now: float, stint_s: float) -> tuple[bool, bool]:
-        """Read, let the tasks work, send; return whether anything was read, and whether any task had work."""
+        """Read, and let the tasks work.
+
+        Returns:
+            Whether anything was read or any task had work; and whether any has more.
+        """
         worker = self.worker
-        has_read = self._read(ready, now)
+        self._read(ready, now)
         has_run = worker.run(now)
-        while stint_s and worker.has_work and (at := self._clock()) < now + stint_s:
+        while (has_work := worker.has_work) and stint_s and (at := self._clock()) < now + stint_s:
             worker.run(at)
         if now >= self.session.next_beat:
             self._beat(now)
-        self._perform()
-        return has_read, has_run
+        return has_run or bool(ready), has_work
 
-    def _read(self, ready: list[str], now: float) -> bool:
+    def _read(self, ready: list[str], now: float) -> None:
         """Read messages of the master, then those of other workers."""
-        has_read = LINK in ready
-        if has_read:
+        if LINK in ready:
             self.session.received(self._transport.receive(LINK, READ_AT_ONCE), now)
-        self._obey(now)
+        if self.session.has_messages:
+            self._obey(now)
         if INBOX in ready:
             for message in self._transport.receive(INBOX, READ_AT_ONCE):
                 self.worker.arrived(message, now)
-            has_read = True
-        return has_read
 
     def _obey(self, now: float) -> None:
         """Act on the messages of the master that are due."""

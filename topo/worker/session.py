@@ -62,6 +62,11 @@ class WorkerSession:
         self._incoming += data
         self._heard_at = now
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether messages of the master have not been acted on."""
+        return bool(self._incoming)
+
     def woke(self, now: float, last_seen: float) -> None:
         """The loop turns, and was alive at `last_seen`. A gap longer than `worker_timeout` is a stall of the process."""
         if now - last_seen > self._config.worker_timeout_s:

@@ -76,10 +76,37 @@ def test_a_quarter_of_the_window_is_confirmed_at_once_by_one_frame() -> None:
     task = relay(edge_window=16, queue_time="off")
     task.wait(1)
     task.out.clear()
-    for value in range(4):
+    for value in range(5):
         task.feed(value)
     task.run()
     assert [f.number for f in task.frames(FrameKind.CONFIRM)] == [4]
+
+
+def test_frames_that_come_one_by_one_are_confirmed_by_the_half_window() -> None:
+    task = relay(edge_window=16, queue_time="off")
+    task.wait(1)
+    task.out.clear()
+    for value in range(17):
+        task.feed(value)
+        task.run()
+    assert [f.number for f in task.frames(FrameKind.CONFIRM)] == [8, 16]
+
+
+def test_a_stream_of_frames_is_confirmed_in_passing_before_the_time_is_up() -> None:
+    task = relay(edge_window=1000, queue_time="off")
+    task.wait(1)
+    task.out.clear()
+    confirmed_at = []
+    for value in range(100):
+        task.feed(value)
+        task.run()
+        confirmed_at += [value] * len(task.frames(FrameKind.CONFIRM))
+        task.out.clear()
+        due = task.task.next_deadline(task.clock.now)
+        assert due is None or due > task.clock.now
+        task.clock.now += 0.004
+    # The first frame of each row waits for 32 ms, and the worker is not woken for it.
+    assert confirmed_at == [8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96]
 
 
 def test_with_a_window_of_one_every_frame_is_confirmed_at_once() -> None:

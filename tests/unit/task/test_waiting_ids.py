@@ -41,6 +41,31 @@ def test_acks_of_an_idle_bolt_wait_for_the_interval_and_rows_do_not() -> None:
     assert acks.count == 2
 
 
+@pytest.mark.parametrize(("share", "is_sent"), [(0.7, False), (0.8, True)])
+def test_ids_leave_with_a_turn_shortly_before_their_time(share: float, is_sent: bool) -> None:
+    task = relay()
+    _, spout = spouting("a", None)
+    task.feed("a")
+    for one, kind in ((task, FrameKind.ACK), (spout, FrameKind.INIT)):
+        one.turn()
+        one.handle(WAITING)
+        one.clock.now += share * INTERVAL_S
+        one.turn()
+        assert len(one.frames(kind)) == is_sent
+
+
+def test_rows_of_a_busy_spout_leave_soon_when_it_has_no_more_for_now() -> None:
+    _, task = spouting("a", None, None, batch_size=2)
+    task.turn()
+    assert task.values() == []
+    task.clock.now += 0.2 * INTERVAL_S
+    task.turn()
+    assert task.values() == ["a"] and task.frames(FrameKind.INIT) == []
+    task.clock.now += INTERVAL_S
+    task.turn()
+    assert len(task.roots(FrameKind.INIT)) == 1
+
+
 def test_a_failure_does_not_wait() -> None:
     def fail(tup: Any, collector: Any) -> None:
         raise ValueError("no")

@@ -85,8 +85,7 @@ class TrackedInputs(InputGuarantee):
         if roots:
             self.owed.touch(roots)
             self.owed.flush()
-        owed_at = self.owed.deadline
-        if owed_at is not None and now >= owed_at:
+        if self.owed.is_due(now):
             self.flush(now)
 
     def deadlines(self) -> list[float | None]:

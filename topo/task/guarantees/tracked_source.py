@@ -20,6 +20,7 @@ from topo.task.events import RoutesChanged
 from topo.task.guarantees.source import SourceGuarantee, SourceStart
 from topo.task.parts import TaskParts
 from topo.task.waiting_roots import WaitingRoots
+from topo.tracking.owed_ids import IN_PASSING
 from topo.tracking.source_messages import SourceMessages
 from topo.tracking.spout_task import SentRow
 from topo.wire.control import DeadLettersStored
@@ -244,7 +245,7 @@ class TrackedSource(SourceGuarantee):
         """Keep the messages that wait on edges; fail those that are over their timeout; report positions."""
         if self._waiting is not None and (roots := self._waiting.due(now)):
             self._keep_alive(roots)
-        if (ids_at := self._ids_at) is not None and now >= ids_at:
+        if self._ids_since is not None and now >= self._ids_since + IN_PASSING * self._state.config.flush_interval_s:
             self.flush(now)
         self.source_messages.expire(now)
         self.source_messages.commit(now)

@@ -21,6 +21,8 @@ ACKER_FRAMES = frozenset((FrameKind.OPEN, FrameKind.INIT, FrameKind.ACK, FrameKi
 _BUCKETS = 3
 REST_S = 0.001
 """How long ids may lie unread once an acker has gone idle, so that more come with them."""
+LONG_REST_S = 0.0025
+"""The same where spouts may have many messages in flight meanwhile."""
 
 
 class AckerRunner:

@@ -238,10 +238,15 @@ class SpoutRunner:
     @property
     def has_work(self) -> bool:
         """Whether there are verdicts, callbacks, or messages to send now."""
-        if self._inbound.queue or self._source.has_callbacks or (self._may_send and self._has_leftovers):
+        if self._inbound.queue or self._source.has_callbacks:
+            return True
+        if not self._may_send:
+            return False
+        if self._has_leftovers:
             return True
         now = self._clock()
-        return (self._may_emit and now >= self._polling.at) or (self._may_send and self._replay_is_due(now))
+        # The time first: most often there is nothing to do yet, and the worker asks several times in a turn.
+        return (now >= self._polling.at and self._may_emit) or self._replay_is_due(now)
 
     def _replay_is_due(self, now: float) -> bool:
         replays = self._source.replays
@@ -327,8 +332,13 @@ class SpoutRunner:
             output.send(source, now, first_time=True)
         if self._may_send and self._replay_is_due(now):
             self._replay(now)
-        elif self._may_emit and now >= self._polling.at:
+        elif now >= self._polling.at and self._may_emit:
             self._burst(now)
+        if now < self._polling.at and self._outbound.is_flush_due(now, is_dry=True):
+            # As in an idle worker: with verdicts and calls of `ack` to take it is not idle for long.
+            self._outbox.flush()
+            if source.id_sender is not None:
+                source.id_sender.on_idle(now)
         if self._is_behind_end and not output.collector.ended:
             output.collector.ended = self._is_ended_by_checkpoint = True
         if self._may_send_end and not output.has_ended and self._may_send:
