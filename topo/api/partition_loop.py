@@ -105,7 +105,7 @@ class PartitionLoop:
         self._collector = collector
         self._clock = context.clock
         self._held: dict[str, HeldPartition] = {}
-        self._found: list[Partition] | Exception | None = None
+        self._found: list[Partition] | BaseException | None = None
         """The result of a discovery that is to be taken over."""
         self._passed_over: set[str] = set()
         """Names that cannot be stored, and were reported."""
@@ -179,10 +179,11 @@ class PartitionLoop:
         self._is_looking = True
 
         def look() -> None:
-            found: list[Partition] | Exception
+            found: list[Partition] | BaseException
             try:
                 found = as_partitions(self._spout.partitions())
-            except Exception as error:
+            except BaseException as error:
+                # Also a SystemExit: it would end a thread alone, and no partition would ever be found.
                 found = error
             executor = self._context.executor
             if executor is None:
@@ -192,10 +193,10 @@ class PartitionLoop:
 
         self._context.run_beside(look)
 
-    def _take_look(self, found: list[Partition] | Exception) -> None:
+    def _take_look(self, found: list[Partition] | BaseException) -> None:
         self._is_looking = False
         self._found = found
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             self._look_at = self._clock() + self._look_wait_s
             self._look_wait_s = min(2 * self._look_wait_s, LONGEST_WAIT_S)
         else:
@@ -268,7 +269,7 @@ class PartitionLoop:
             self._look()
         found, self._found = self._found, None
         has_changed = False
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             self._collector.report_error(found)
         elif found is not None:
             has_changed = self._take_found(found)

@@ -78,9 +78,20 @@ class AsyncRunner:
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            while self._is_interrupted(loop):
+                pass
         finally:
             loop.close()
+
+    def _is_interrupted(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Turn the loop until it is stopped. Returns whether a SystemExit of user code has stopped it: all calls would wait."""
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            # The call that has raised it has it as its error, too.
+            _LOG.error("%r in the loop of asynchronous calls; it ends no process there", error)
+            return True
+        return False
 
     def _begin(self, call: Coroutine[Any, Any, Any], done: Done, on_blocked: OnBlocked) -> None:
         assert self._loop is not None

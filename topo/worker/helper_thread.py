@@ -34,5 +34,6 @@ class HelperThread:
             except RejectedExecution:
                 # The task has ended.
                 return
-            except Exception:
+            except BaseException:
+                # Also a SystemExit of user code: it would end this thread alone, and the actions behind it would wait for ever.
                 _LOG.exception("an action beside a task has raised")

@@ -212,12 +212,13 @@ def test_rows_many_at_a_time_are_cut_to_the_room() -> None:
     assert harness.read == {"a": numbers}
 
 
-def test_a_discovery_that_fails_is_reported_and_repeated() -> None:
+@pytest.mark.parametrize("failure", [OSError, SystemExit])
+def test_a_discovery_that_fails_is_reported_and_repeated(failure: type[BaseException]) -> None:
     class Shy(Listed):
         def partitions(self) -> list[Partition | str]:
             if not self.polls:
                 self.polls.append(("", None))
-                raise OSError("not yet")
+                raise failure("not yet")
             return list(self.listed)
 
     harness = PartitionHarness(lambda: Shy(a=[1]))
