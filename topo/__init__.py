@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from topo.connectors.json_lines_sink import JsonLinesSink
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
     from topo.connectors.postgres.sink import PostgresSink
+    from topo.connectors.postgres.spout import PostgresSpout
     from topo.connectors.print_bolt import PrintBolt
     from topo.connectors.redis import RedisStreamSink, RedisStreamSpout
     from topo.connectors.sqlite_sink import SqliteSink
@@ -79,6 +80,7 @@ _LAZY = {
     "MemoryPartitions": "topo.connectors.memory_spout",
     "MemorySpout": "topo.connectors.memory_spout",
     "PostgresSink": "topo.connectors.postgres.sink",
+    "PostgresSpout": "topo.connectors.postgres.spout",
     "PrintBolt": "topo.connectors.print_bolt",
     "RedisStreamSink": "topo.connectors.redis",
     "RedisStreamSpout": "topo.connectors.redis",
@@ -130,6 +132,7 @@ __all__ = [
     "PartitionedSpout",
     "PeerError",
     "PostgresSink",
+    "PostgresSpout",
     "PrintBolt",
     "ProcessBolt",
     "ProcessCollector",

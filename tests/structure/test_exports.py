@@ -56,6 +56,7 @@ PUBLIC = [
     "NotFoundError",
     "PeerError",
     "PostgresSink",
+    "PostgresSpout",
     "PrintBolt",
     "ProcessBolt",
     "ProcessCollector",

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.connectors.postgres_values import REFUSED, TAKEN
-from topo import ConfigError, UnsupportedValueError
+from topo import ConfigError, PostgresSpout, UnsupportedValueError
 from topo.connectors.postgres.column_types import ColumnInfo, check_of
 from topo.connectors.postgres.halving import halved
-from topo.connectors.postgres.settings import table_name
+from topo.connectors.postgres.keyset import Horizon
+from topo.connectors.postgres.settings import KeysetSettings, table_name
 from topo.connectors.postgres.statements import SinkStatements
 from topo.connectors.staged_table import TableColumns
 
@@ -105,3 +106,71 @@ def test_with_a_key_the_last_row_of_each_is_moved_in_the_order_of_keys() -> None
         'insert into "t" ("v", "k") select distinct on ("k") "v", "k" from "t__staged" where __process = $1 and __number = $2 '
         'order by "k", __row desc on conflict ("k") do update set "v" = excluded."v"'
     )
+
+
+# -- PostgresSpout -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_read_to_a_key_when_all_who_were_writing_have_ended() -> None:
+    horizon = Horizon()
+    horizon.seen(7, ["3/1", "4/1"])
+    assert horizon.is_waiting and horizon.bound < 0
+    horizon.look(["4/1", "5/9"])
+    assert horizon.is_waiting, "one of them still writes; the new one draws greater keys"
+    horizon.look(["5/9"])
+    assert (horizon.bound, horizon.is_waiting) == (7, False)
+    horizon.seen(7, [])
+    assert not horizon.is_waiting
+    horizon.seen(9, [])
+    assert horizon.bound == 9
+    horizon.seen(None, [])
+    assert horizon.bound == 9
+
+
+def test_a_transaction_that_is_prepared_has_another_name_then() -> None:
+    horizon = Horizon()
+    horizon.seen(7, ["3/1"])
+    horizon.look(["-1/801"])
+    assert horizon.is_waiting
+    horizon.look([])
+    assert horizon.bound == 7
+
+
+def test_partitions_share_the_keys_of_a_table() -> None:
+    settings = KeysetSettings("", "shop.orders", ("a", "b"), "id", None, None, 4)
+    assert settings.statements('"orders"', 3).read == (
+        'select q."id", null, q."a", q."b" from "orders" as q where q."id" > $1 and q."id" <= $2'
+        ' and (hashint8(q."id"::bigint) & 2147483647) % 4 = 3 order by q."id" limit $3'
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "is_query", "is_pattern"),
+    [("orders", False, False), ("orders_*", False, True), ("select 2 * n from t", True, False), ("\n with x as", True, False)],
+)
+def test_a_source_is_a_table_a_pattern_or_a_query(source: str, is_query: bool, is_pattern: bool) -> None:
+    settings = KeysetSettings("", source, ("a",), "id", None, None, 1)
+    assert (settings.is_query, settings.is_pattern) == (is_query, is_pattern)
+
+
+def test_a_pattern_takes_all_but_its_star_as_it_is() -> None:
+    settings = KeysetSettings("", "shop.my_100%*", ("a",), "id", None, None, 1)
+    assert (settings.schema, settings.like) == ("shop", r"my\_100\%%")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"columns": "n"}, "columns='n' must be"),
+        ({"columns": ["n", "n"]}, "must be different"),
+        ({"partitions": 0}, "at least 1"),
+        ({"settle": "5s"}, "settle= needs timestamp="),
+        ({"start": "first"}, "start='first' must be"),
+        ({"table": "a.b.c"}, "table='a.b.c' must be"),
+        ({"dsn": "oops"}, "dsn= cannot be read"),
+    ],
+)
+def test_arguments_of_the_spout_that_cannot_be_used_are_refused(options: dict[str, Any], why: str) -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(ConfigError, match=why):
+        PostgresSpout(**{"dsn": "", "table": "t", "columns": ["n"], "key": "id"} | options)

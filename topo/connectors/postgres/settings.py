@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from topo.connectors.postgres.keyset import KeysetStatements
 from topo.connectors.staged_table import quoted
 from topo.errors import ConfigError
 from topo.extras import EXTRAS, pip_install
@@ -12,6 +14,7 @@ from topo.extras import EXTRAS, pip_install
 _NAME_BYTES = 63
 """PostgreSQL cuts longer names off."""
 _SUFFIX_BYTES = len("__committed")
+_QUERY = re.compile(r"\s*(select|with)\s", re.I)
 
 
 class TableName(NamedTuple):
@@ -57,3 +60,47 @@ def check_dsn(owner: str, dsn: str) -> None:
     else:
         return
     raise ConfigError(f"{owner}: dsn= cannot be read; {reason}")
+
+
+class KeysetSettings(NamedTuple):
+    """What a `PostgresSpout` reads.
+
+    Attributes:
+        dsn: connection string of libpq.
+        source: a table, a pattern of names, or a query, as it was given.
+        columns: the values of each row.
+        key: the integer column in whose order rows are read.
+        timestamp: the column with the event time.
+        settle_s: how old the timestamp of a row must be, in seconds; None: the transactions that write show it.
+        partitions: how many each table has.
+    """
+
+    dsn: str
+    source: str
+    columns: tuple[str, ...]
+    key: str
+    timestamp: str | None
+    settle_s: float | None
+    partitions: int
+
+    @property
+    def is_query(self) -> bool:
+        return _QUERY.match(self.source) is not None
+
+    @property
+    def is_pattern(self) -> bool:
+        return "*" in self.source and not self.is_query
+
+    @property
+    def schema(self) -> str:
+        return self.source.rpartition(".")[0]
+
+    @property
+    def like(self) -> str:
+        """The pattern as `like` has it."""
+        return re.sub(r"([\\%_])", r"\\\1", self.source.rpartition(".")[2]).replace("*", "%")
+
+    def statements(self, source: str, number: int) -> KeysetStatements:
+        """Return the SQL for a partition of a table, by its quoted name, or of the query."""
+        sql = f"({self.source})" if self.is_query else source
+        return KeysetStatements(sql, self.columns, self.key, self.timestamp, (number, self.partitions))
