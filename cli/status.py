@@ -29,16 +29,25 @@ def command(name: str, watch: bool, interval: float, tasks: bool, deadline: floa
 
     In the table: in/s and out/s are of the last seconds; capacity is the share of time that the busiest task needs to execute
     its input (above 0.8 it holds the others back); blocked is the share of time without room for output.
+
+    Above it are the findings: what slows the topology down or goes wrong, and the command that mends it.
     """
+    from topo.operate.findings import findings
     from topo_cli.output import print_json
     from topo_cli.topology_index import current_status, find_topology
 
     folder = find_topology(name, home)
-    if not watch:
+
+    def look() -> dict[str, Any]:
         status = current_status(folder, deadline)
+        found = findings(folder, deadline) if status["ended_ms"] is None else []
+        return status | {"findings": [one.as_data() for one in found]}
+
+    if not watch:
+        status = look()
         print_json(status) if as_json else _print(status, tasks)
         return
-    statuses = _every(interval, lambda: current_status(folder, deadline))
+    statuses = _every(interval, look)
     if as_json:
         for status in statuses:
             click.echo(json.dumps(status, ensure_ascii=False))

@@ -88,6 +88,18 @@ def checkpoints(status: StatusReport) -> Text | None:
     return line
 
 
+def findings(status: StatusReport) -> list[Text]:
+    """Return the findings about a running topology, each with its remedy."""
+    lines = []
+    for found in status.get("findings", ()):
+        style = {"problem": "red", "slow": "yellow"}.get(found["severity"], "dim")
+        line = Text.assemble((f"\n{found['kind']}", style), f"  {found['sentence']}\n    {found['remedy']}")
+        if found["commands"]:
+            line.append(": " + "; ".join(found["commands"]), style="dim" if found["severity"] == "note" else "bold")
+        lines.append(line)
+    return lines
+
+
 def components_table(console: Console, status: StatusReport) -> RenderableType:
     rows = [row for row in status["components"] if row["kind"] != "acker"]
     name = TableColumn("component", lambda row: row["component"], 100, is_text=True)
@@ -181,6 +193,7 @@ def status_view(console: Console, status: StatusReport, *, tasks: bool = False) 
     stored = checkpoints(status)
     if stored is not None:
         parts.append(stored)
+    parts += findings(status)
     parts += [Text(), tasks_table(console, status) if tasks else components_table(console, status)]
     event_time = event_time_table(console, status, tasks=tasks)
     if event_time is not None:

@@ -16,8 +16,8 @@ class _ProcessBook:
     incarnation: Incarnation
     figures: Mapping[str, float] = field(default_factory=dict)
     earlier_cpu_s: float = 0.0
-    samples: deque[tuple[float, float]] = field(default_factory=deque)
-    """When, and the processor time until then."""
+    samples: deque[tuple[float, Mapping[str, float]]] = field(default_factory=deque)
+    """When, and the figures then."""
 
 
 class ProcessCosts:
@@ -36,22 +36,24 @@ class ProcessCosts:
             slot.incarnation = incarnation
             slot.samples.clear()
         slot.figures = figures
-        slot.samples.append((now, figures.get("cpu_s", 0.0)))
+        slot.samples.append((now, figures))
         while len(slot.samples) > 2 and slot.samples[1][0] <= now - WINDOW_S:
             slot.samples.popleft()
 
     def of(self, worker: WorkerId, incarnation: Incarnation | None) -> dict[str, float | None]:
         """Return the figures of a worker's process, those of the moment None while none have come.
 
-        `cpu_s` is over all lives; `cpu` the cores in use in the last 10 s.
+        `cpu_s` is over all lives; `cpu` has the cores in use in the last 10 s, `starved` the share of them without a free core.
         """
         slot = self._slots.get(worker)
         is_current = slot is not None and slot.incarnation == incarnation
         figures = slot.figures if slot is not None and is_current else {}
         whole = 0.0 if slot is None else slot.earlier_cpu_s + slot.figures.get("cpu_s", 0.0)
-        cpu = None
+        rates: dict[str, float | None] = {"cpu": None, "starved": None}
         if slot is not None and is_current and len(slot.samples) > 1:
             (began, first), (ended, last) = slot.samples[0], slot.samples[-1]
-            cpu = (last - first) / (ended - began) if ended > began else None
-        moment = {name: figures.get(name) for name in ("rss_bytes", "gc_s", "open_files")}
-        return {"cpu_s": whole, "cpu": cpu, **moment}
+            for name in rates:
+                if ended > began and f"{name}_s" in last:
+                    rates[name] = (last[f"{name}_s"] - first.get(f"{name}_s", 0.0)) / (ended - began)
+        moment = {name: figures.get(name) for name in ("rss_bytes", "gc_s", "open_files", "cores")}
+        return {"cpu_s": whole, **rates, **moment}

@@ -13,6 +13,7 @@ from typing import Any
 from topo.api.metrics import HistogramSnapshot
 from topo.api.topology import ComponentKind
 from topo.errors import UserError
+from topo.ids import TaskId
 from topo.master.master import TopologyMaster
 from topo.master.task_figures import EVENT_TIME
 from topo.master.windows import WINDOWS, Span
@@ -25,6 +26,9 @@ Figures = dict[str, Any]
 _RATES = {"in_per_s": "executed", "out_per_s": "emitted", "acked_per_s": "acked", "failed_per_s": "failed"}
 _SHOWN = ("emitted", "transferred", "executed", "acked", "failed", "errors", "timed_out", "replayed", "reset", "late_acks")
 """Counters of every row; others are in it when they are not 0."""
+
+
+_TROUBLE = ("failed", "errors", "timed_out", "late_acks", "replayed", "dead_lettered", "late", "late_dropped")
 
 
 def window_s(name: str) -> float | None:
@@ -54,6 +58,7 @@ def overview(master: TopologyMaster, now: float, window: str = "10s") -> Figures
         "reason": reason,
         "window": window,
         "delivery": plan.config.delivery,
+        "checkpoint_interval_s": plan.config.checkpoint_interval_s,
         "term": master.term,
         "epoch": master.recovery.epochs.epoch,
         "uptime_s": 0.0 if master.started_at is None else now - master.started_at,
@@ -107,7 +112,7 @@ def _component(master: TopologyMaster, component: PlannedComponent, span: Span, 
         "parallelism": len(tasks),
         "counters": {name: _short(count) for name, count in counters.items()},
         "levels": {name: _short(level) for name, level in levels.items() if level and name not in EVENT_TIME},
-        "event_time": event_time(master, levels),
+        "event_time": _event_time(master, levels),
         **rates,
         **{name: _short(share) for name, share in _shares(span, len(tasks)).items()},
         "capacity": _short(capacities[hottest]),
@@ -116,8 +121,26 @@ def _component(master: TopologyMaster, component: PlannedComponent, span: Span, 
         "in_front": waiting,
         "wait_s": _short(wait_s),
         **measured,
+        "growing": {counter: _short(span.rate(counter)) for counter in _TROUBLE if span.count(counter) > 0},
+        **_limits(master, component),
         "user": {kind: {name: _short(value) for name, value in values.items()} for kind, values in user.items() if values},
     }
+
+
+def _limits(master: TopologyMaster, component: PlannedComponent) -> Figures:
+    """Return the settings that bound the messages of a spout."""
+    if component.kind is not ComponentKind.SPOUT:
+        return {}
+    config = master.plan.config_of(component.id)
+    return {"max_pending": config.max_spout_pending, "message_timeout_s": config.message_timeout_s}
+
+
+def _event_time(master: TopologyMaster, levels: Mapping[str, float]) -> Figures | None:
+    shown = event_time(master, levels)
+    if shown is None:
+        return None
+    by = levels.get(EVENT_TIME[2])
+    return shown | {"emits_per_s": None if by is None else _short(master.figures.rate(TaskId(int(by)), "emitted"))}
 
 
 def _shares(span: Span, tasks: int) -> dict[str, float]:
@@ -133,6 +156,9 @@ def _edges(master: TopologyMaster, spans: Mapping[str, Span], in_front: Mapping[
             "source": source,
             "target": target,
             "streams": [one.stream for one in master.plan.subscriptions if (one.source, one.target) == (source, target)],
+            "groupings": [
+                one.grouping.value for one in master.plan.subscriptions if (one.source, one.target) == (source, target)
+            ],
             "tuples": 0 if whole is None else whole.sent,
             "per_s": _short(lately.sent / span.seconds if span.seconds > 0 else 0.0),
             "in_front": in_front[source].get(target, 0),
@@ -176,7 +202,7 @@ def _part(master: TopologyMaster, part: SnapshotTaken) -> Figures:
 
 def _worker(row: Figures) -> Figures:
     brief = {name: row[name] for name in ("worker", "state", "pid", "host", "busy_in", "losses", "lost_why")}
-    return brief | {name: _short(row[name]) for name in ("cpu", "cpu_s", "rss_bytes", "silent_s")}
+    return brief | {name: _short(row[name]) for name in ("cpu", "cpu_s", "rss_bytes", "silent_s", "starved", "cores")}
 
 
 def _brief(histogram: HistogramSnapshot) -> Figures | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Callable
 
@@ -33,13 +34,14 @@ class ProcessFigures:
         """Return the figures by name, without those that cannot be read.
 
         `cpu_s`: processor time, user and system; `gc_s`: time in garbage collections; `rss_bytes`: resident memory;
-        `open_files`: descriptors.
+        `open_files`: descriptors; `starved_s`: time in which the main thread, which runs the tasks, could have worked and no core
+        was free; `cores`: those that the process may use.
         """
         found = {"cpu_s": time.process_time(), "gc_s": self._gc_s}
         for name, read in _READERS:
             try:
                 found[name] = float(read(self._process))
-            except (psutil.Error, OSError):
+            except (psutil.Error, OSError, ValueError, IndexError):
                 # Out of descriptors, /proc cannot be read; a heartbeat must leave nevertheless.
                 continue
         return found
@@ -52,7 +54,15 @@ class ProcessFigures:
             self._began_at = None
 
 
+def _starved_s() -> float:
+    """Return how long the main thread has waited for a core. Raises OSError where the kernel does not count it."""
+    with open("/proc/self/schedstat") as file:
+        return int(file.read().split()[1]) / 1e9
+
+
 _READERS: tuple[tuple[str, Callable[[psutil.Process], float]], ...] = (
     ("rss_bytes", lambda process: process.memory_info().rss),
     ("open_files", lambda process: process.num_fds()),
+    ("starved_s", lambda _process: _starved_s()),
+    ("cores", lambda _process: len(os.sched_getaffinity(0))),
 )
