@@ -73,7 +73,7 @@ check: ## lint, strict types, import directions
 	@$(setup) test dev
 	@$(python) -m ruff check .
 	@$(python) -m mypy
-	@$(python) -m pytest -q tests/structure
+	@$(python) -m pytest -q tests/structure tests/typing
 
 clean: ## remove what was built, the environment too
 	rm -rf .venv .venv.* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis topo/hot/compiled/*.c topo/hot/compiled/*.so
