@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from topo.connectors.postgres.sink import PostgresSink
     from topo.connectors.postgres.spout import PostgresSpout
     from topo.connectors.print_bolt import PrintBolt
-    from topo.connectors.redis import RedisStreamSink, RedisStreamSpout
+    from topo.connectors.redis import RedisSink, RedisStreamSink, RedisStreamSpout
     from topo.connectors.sqlite_sink import SqliteSink
     from topo.connectors.tail_spout import TailSpout
     from topo.connectors.text_file_spout import TextFileSpout
@@ -82,6 +82,7 @@ _LAZY = {
     "PostgresSink": "topo.connectors.postgres.sink",
     "PostgresSpout": "topo.connectors.postgres.spout",
     "PrintBolt": "topo.connectors.print_bolt",
+    "RedisSink": "topo.connectors.redis",
     "RedisStreamSink": "topo.connectors.redis",
     "RedisStreamSpout": "topo.connectors.redis",
     "SqliteSink": "topo.connectors.sqlite_sink",
@@ -137,6 +138,7 @@ __all__ = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RedisSink",
     "RedisStreamSink",
     "RedisStreamSpout",
     "RetryingSpout",

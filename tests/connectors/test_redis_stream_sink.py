@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
+from tests.connectors.sink_tasks import ReportingTask
 from tests.contract import test_two_phase_sinks
 from tests.contract.killing import run_child
 from tests.contract.test_killed_sinks import Master, check_recovery, life_of
-from tests.contract.two_phase_sinks import SinkKind, SinkTask
+from tests.contract.two_phase_sinks import SinkKind
 from tests.servers import redis
 from tests.servers.redis import RedisProcess
 from tests.unit.connectors.drive import TICK, tracked
-from topo import (
-    ConfigError,
-    RedisStreamSink,
-    SinkBlockedError,
-    TaskContext,
-    TopologyConfig,
-    TwoPhaseSink,
-    UnsupportedValueError,
-)
-from topo.api.streams import declared_streams
-from topo.checkpoint.staged_output import StagedOutput
+from topo import ConfigError, RedisStreamSink, SinkBlockedError, UnsupportedValueError
 from topo.connectors import spilling
 from topo.connectors.redis import stream_sink
-from topo.emission.collectors import BoltCollector
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("redis")]
 
@@ -121,25 +110,6 @@ def test_killed_before_and_after_any_request_a_sink_recovers_the_rows_of_the_che
     assert step > 40
 
 
-class Task(SinkTask):
-    """A task whose reported errors are kept in `errors`."""
-
-    def __init__(self, sink: TwoPhaseSink, delivery: str = "exactly_once") -> None:
-        self.sink, self.errors = sink, list[BaseException]()
-        self.collector = BoltCollector("sink", declared_streams(sink.outputs), self.errors.append)
-        config = replace(TopologyConfig(), delivery=delivery)
-        sink.prepare(TaskContext("test", "sink", 1, config=config), self.collector)
-        self.output = StagedOutput(sink)
-        if delivery == "exactly_once":
-            self.output.restore(None)
-
-    def texts(self) -> list[str]:
-        """The errors so far; they are taken out."""
-        texts = [str(error) for error in self.errors]
-        self.errors.clear()
-        return texts
-
-
 class Target:
     """A stream of a test."""
 
@@ -160,7 +130,7 @@ def target(redis_server: RedisProcess) -> Target:
 
 
 def test_a_transaction_survives_a_kill_of_the_server(target: Target) -> None:
-    task = Task(target.sink())
+    task = ReportingTask(target.sink())
     task.write(1, 2)
     task.snapshot(1)
     task.write(3)
@@ -182,7 +152,7 @@ def test_a_transaction_survives_a_kill_of_the_server(target: Target) -> None:
 @pytest.mark.parametrize("step", ["staged", "published"])
 def test_a_request_that_a_frozen_server_answers_too_late_counts_once(target: Target, step: str) -> None:
     """The server performs the request when it continues, and that of the repetition as well."""
-    task = Task(target.sink())
+    task = ReportingTask(target.sink())
     task.write(1, 2)
     if step == "published":
         task.snapshot(1)
@@ -207,7 +177,7 @@ def test_rows_wait_while_the_server_is_full_and_too_many_end_the_process(monkeyp
         server = redis.start(Path(folder), "--maxmemory-policy", "noeviction")
         try:
             target = Target(server)
-            task = Task(target.sink())
+            task = ReportingTask(target.sink())
             task.write(1, 2)
             task.snapshot(1)
             target.client.config_set("maxmemory", 1)
@@ -236,7 +206,7 @@ def redis_errors() -> Any:
 
 def test_a_key_that_holds_no_stream_is_reported_and_nothing_is_lost(target: Target) -> None:
     target.client.set(target.key, "text")
-    task = Task(target.sink())
+    task = ReportingTask(target.sink())
     task.write(1, 2)
     task.snapshot(1)
     with pytest.raises(redis_errors().ResponseError, match="WRONGTYPE"):
@@ -248,7 +218,7 @@ def test_a_key_that_holds_no_stream_is_reported_and_nothing_is_lost(target: Targ
 
 @pytest.mark.parametrize("lost", ["all", "some"])
 def test_staged_rows_that_are_gone_are_reported_as_lost(target: Target, lost: str) -> None:
-    task = Task(target.sink())
+    task = ReportingTask(target.sink())
     task.write(1, 2, 3)
     task.snapshot(1)
     (name,) = target.client.smembers(f"topo:{{{target.key}}}:test.sink:staged")
@@ -260,7 +230,7 @@ def test_staged_rows_that_are_gone_are_reported_as_lost(target: Target, lost: st
 
 def test_rows_that_vanish_before_their_checkpoint_block_the_sink(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_sink, "_SPILL_ROWS", 2)
-    task = Task(target.sink())
+    task = ReportingTask(target.sink())
     task.write(1, 2, 3)
     target.client.flushdb()
     with pytest.raises(SinkBlockedError, match="somebody has removed them"):
@@ -268,7 +238,7 @@ def test_rows_that_vanish_before_their_checkpoint_block_the_sink(target: Target,
 
 
 def test_with_at_least_once_a_batch_waits_for_a_server_that_was_killed(target: Target) -> None:
-    task = Task(target.sink(max_batch=2), "at_least_once")
+    task = ReportingTask(target.sink(max_batch=2), "at_least_once")
     target.server.kill()
     task.write(1, 2)
     task.sink.execute(TICK)
@@ -283,7 +253,7 @@ def test_with_at_least_once_a_batch_waits_for_a_server_that_was_killed(target: T
 
 def test_a_stream_is_trimmed_to_its_length(target: Target) -> None:
     for delivery in ("exactly_once", "at_least_once"):
-        task = Task(target.sink(maxlen=100), delivery)
+        task = ReportingTask(target.sink(maxlen=100), delivery)
         task.write(*range(1000))
         if delivery == "exactly_once":
             task.snapshot(1)
@@ -292,7 +262,7 @@ def test_a_stream_is_trimmed_to_its_length(target: Target) -> None:
 
 
 def test_rows_that_make_no_entry_are_refused_one_by_one(target: Target) -> None:
-    task = Task(target.sink(fields=("n",)))
+    task = ReportingTask(target.sink(fields=("n",)))
     for values in ({"n": None}, {"n": [1]}, {"n": b"1"}):
         with pytest.raises(UnsupportedValueError):
             task.sink.execute(tracked(**values))
@@ -305,7 +275,7 @@ def test_rows_that_make_no_entry_are_refused_one_by_one(target: Target) -> None:
 def test_a_wrong_password_is_an_error_of_open_which_does_not_show_it(locked_server: RedisProcess) -> None:
     url = locked_server.address.replace("unix://", "unix://:planted-wrong@")
     with pytest.raises(ConfigError, match="Give user and password in the url") as refused:
-        Task(RedisStreamSink(url, "out"))
+        ReportingTask(RedisStreamSink(url, "out"))
     assert "planted" not in str(refused.value)
 
 

@@ -61,6 +61,7 @@ PUBLIC = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RedisSink",
     "RedisStreamSink",
     "RedisStreamSpout",
     "RetryingSpout",

@@ -115,3 +115,14 @@ class RedisLink:
             self.is_up = True
             self._gauge.set(1)
             self._report(TopoEnvironmentError(f"{self._server} is reached again"))
+
+    def ask(self, request: Callable[..., Any], *arguments: Any) -> Any:
+        """Send a request, and take down whether it was answered. Its exceptions are raised."""
+        try:
+            reply = request(*arguments)
+        except Exception as error:
+            if is_unreachable(error):
+                self.lost(error)
+            raise
+        self.restored()
+        return reply

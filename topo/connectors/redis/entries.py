@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from topo.connectors.record_decoder import Deserialize, record_fields
+from topo.connectors.record_decoder import DESERIALIZERS, Deserialize, record_fields
 from topo.connectors.record_encoder import Serialize
 from topo.errors import ConfigError, UnsupportedValueError
 
@@ -30,6 +30,12 @@ def numbers_of(entry_id: bytes) -> tuple[int, int]:
     """Return the two numbers of an entry's id, such as b"1526919030474-55"."""
     milliseconds, _, sequence = entry_id.partition(b"-")
     return int(milliseconds), int(sequence)
+
+
+def positions_of(entries: Sequence[StreamEntry], ordinal: int) -> list[EntryPosition]:
+    """Return the positions of entries that follow each other, the first of which has that ordinal."""
+    numbers = list(map(int, b"-".join([entry[0] for entry in entries]).split(b"-"))) if entries else []
+    return list(zip(numbers[::2], numbers[1::2], range(ordinal, ordinal + len(entries)), strict=True))
 
 
 class StreamInfo(NamedTuple):
@@ -118,9 +124,13 @@ class EntryDecoder:
 
     def __init__(self, fields: Sequence[str] | None, metadata: Sequence[str], decode: Deserialize) -> None:
         self.outputs = record_fields(fields, metadata, METADATA)
+        names = None if fields is None else [name.encode() for name in fields]
+        # Entries of one stream mostly have the same fields in the same order.
+        self._whole = names if not metadata else None
         self._fields = None if fields is None else [(name.removesuffix("?").encode(), name.endswith("?")) for name in fields]
         self._metadata = tuple(metadata)
-        self._decode = decode
+        # The text decoder of Python itself saves a call.
+        self._decode: Deserialize = bytes.decode if decode is DESERIALIZERS["text"] else decode
 
     def values(self, stream: str, entry: StreamEntry) -> tuple[Any, ...]:
         """Return the values of an entry.
@@ -129,6 +139,8 @@ class EntryDecoder:
             Exception: it cannot be decoded.
         """
         entry_id, flat = entry
+        if flat[::2] == self._whole:
+            return tuple(map(self._decode, flat[1::2]))
         found = dict(zip(flat[::2], flat[1::2], strict=True))
         decode, values = self._decode, list[Any]()
         if self._fields is None:

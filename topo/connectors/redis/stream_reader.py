@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from topo.api.context import TaskContext
@@ -20,6 +21,7 @@ from topo.connectors.redis.entries import (
     is_replaced,
     lost_entries,
     numbers_of,
+    positions_of,
     shown_entry,
 )
 from topo.errors import ConfigError, TopoEnvironmentError
@@ -178,7 +180,6 @@ class StreamReader:
     def poll(self, output: PartitionOutput) -> None:
         self._take_answers()
         self._ask()
-        # In the test kit the answer has come already.
         self._take_answers()
         for reading, error in self._failed:
             output.failed(reading.partition, error)
@@ -208,7 +209,7 @@ class StreamReader:
 
     def _rows(self, partition: Partition, entries: Sequence[StreamEntry], ordinal: int, output: PartitionOutput) -> None:
         values, name, decode = list[tuple[Any, ...]](), partition.name, self._decoder.values
-        positions: list[EntryPosition] = [(*numbers_of(entry[0]), number) for number, entry in enumerate(entries, ordinal)]
+        positions = positions_of(entries, ordinal)
         begin = 0
 
         def give(end: int) -> None:
@@ -253,7 +254,8 @@ class StreamReader:
             except Exception as error:
                 answer = error
             self._answers.append(answer)
-            if self._context.executor is not None:
+            # In the test kit the call that asks takes the answer.
+            if self._context.has_helper_thread and self._context.executor is not None and (answer or wait_ms):
                 self._context.executor.execute(_nothing, "entries have come")
 
         self._context.run_beside(ask)
@@ -293,7 +295,7 @@ class StreamReader:
         entries = chunk.entries
         last_id = numbers_of(entries[-1][0]) if entries else reading.fetched[:2]
         reading.fetched = (*last_id, chunk.ordinal + len(entries) - 1)
-        self._bytes.add(sum([len(part) for entry in entries for part in entry[1]]))
+        self._bytes.add(sum(map(len, chain.from_iterable([entry[1] for entry in entries]))))
 
     # -- on the helper thread ------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.connectors.record_encoder import Serialize, serializer_of
-from topo.connectors.redis.client import RedisLink, RedisServer, is_unreachable
+from topo.connectors.redis.client import RedisLink, RedisServer
 from topo.connectors.redis.entries import EntryEncoder
 from topo.connectors.redis.scripts import PUBLISH, STAGE
 from topo.connectors.spilling import Spilling
@@ -177,7 +177,7 @@ class RedisStreamSink(TwoPhaseSink):
         pipeline = self._client.pipeline(transaction=True)
         for entry in rows:
             pipeline.execute_command("XADD", self._stream, *trim, "*", *entry)
-        self._ask(pipeline.execute)
+        self._link.ask(pipeline.execute)
         self._written.add(len(rows))
 
     def _publish(self, task: int, process: str, number: int, count: int) -> None:
@@ -185,7 +185,7 @@ class RedisStreamSink(TwoPhaseSink):
         maxlen = "" if self._maxlen is None else self._maxlen
         left = 1
         while left > 0:
-            left = self._ask(self._client.eval, PUBLISH, len(keys), *keys, task, number, count, _STEP_ROWS, maxlen)
+            left = self._link.ask(self._client.eval, PUBLISH, len(keys), *keys, task, number, count, _STEP_ROWS, maxlen)
         if left == 0:
             self._written.add(count)
             return
@@ -211,12 +211,12 @@ class RedisStreamSink(TwoPhaseSink):
         for token in tokens:
             self.commit(token)
         left = []
-        for key in self._ask(self._client.smembers, self._index):
+        for key in self._link.ask(self._client.smembers, self._index):
             task = int(key.decode().removeprefix(f"{self._base}:").partition(":")[0])
             if task % self._tasks == self._task:
                 left.append(key)
         self._remove(left)
-        marker = self._ask(self._client.hget, self._markers, self._task)
+        marker = self._link.ask(self._client.hget, self._markers, self._task)
         self._number = max(self._number, int(marker or 0))
 
     # -- requests ------------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class RedisStreamSink(TwoPhaseSink):
             rows = self._rows[:_STEP_ROWS]
             # Also where the reply is lost.
             self._has_list = True
-            has = self._ask(self._client.eval, STAGE, 2, key, self._index, self._staged, *rows)
+            has = self._link.ask(self._client.eval, STAGE, 2, key, self._index, self._staged, *rows)
             if has != self._staged + len(rows):
                 raise SinkBlockedError(
                     f"of the {self._staged} rows staged for stream {self._stream!r} {has} are at {self._server}: somebody has "
@@ -250,18 +250,7 @@ class RedisStreamSink(TwoPhaseSink):
             pipeline = self._client.pipeline(transaction=True)
             pipeline.delete(*keys)
             pipeline.srem(self._index, *keys)
-            self._ask(pipeline.execute)
-
-    def _ask(self, request: Any, *arguments: Any) -> Any:
-        """Send a request; keep count of whether the server is reached."""
-        try:
-            reply = request(*arguments)
-        except Exception as error:
-            if is_unreachable(error):
-                self._link.lost(error)
-            raise
-        self._link.restored()
-        return reply
+            self._link.ask(pipeline.execute)
 
 
 def hash_tag(key: str) -> str:
