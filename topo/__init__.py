@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from topo.connectors.http.webhook_spout import WebhookSpout
     from topo.connectors.iterable_spout import IterableSpout
     from topo.connectors.json_lines_sink import JsonLinesSink
+    from topo.connectors.kafka.spout import KafkaSpout
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
     from topo.connectors.postgres.sink import PostgresSink
     from topo.connectors.postgres.spout import PostgresSpout
@@ -77,6 +78,7 @@ _LAZY = {
     "HttpSink": "topo.connectors.http.http_sink",
     "IterableSpout": "topo.connectors.iterable_spout",
     "JsonLinesSink": "topo.connectors.json_lines_sink",
+    "KafkaSpout": "topo.connectors.kafka.spout",
     "MemoryPartitions": "topo.connectors.memory_spout",
     "MemorySpout": "topo.connectors.memory_spout",
     "PostgresSink": "topo.connectors.postgres.sink",
@@ -123,6 +125,7 @@ __all__ = [
     "HttpSink",
     "IterableSpout",
     "JsonLinesSink",
+    "KafkaSpout",
     "MemoryPartitions",
     "MemorySpout",
     "Metrics",

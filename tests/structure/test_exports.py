@@ -52,6 +52,7 @@ PUBLIC = [
     "HttpSink",
     "IterableSpout",
     "JsonLinesSink",
+    "KafkaSpout",
     "Metrics",
     "NotFoundError",
     "PeerError",

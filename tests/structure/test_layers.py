@@ -78,6 +78,9 @@ IO_EXCEPTIONS = {
     ("connectors/http/http_sink.py", "asyncio"): "calls of an AsyncBolt, which the worker's loop runs",
     ("connectors/http/key_locks.py", "asyncio"): "locks of these calls",
     ("connectors/http/webhook_server.py", "asyncio"): "a server of aiohttp, on the loop of a LoopThread",
+    ("connectors/kafka/cluster.py", "time"): "how long a request may take",
+    ("connectors/kafka/idle_wait.py", "threading"): "a thread that waits for records",
+    ("connectors/kafka/reader.py", "time"): "the age of a record, which the clock of its producer has stamped",
     ("connectors/loop_thread.py", "asyncio"): "the loop of clients that need one, on a thread beside the task's",
     ("connectors/loop_thread.py", "threading"): "that thread",
 }

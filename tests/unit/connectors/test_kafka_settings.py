@@ -1,0 +1,93 @@
+"""Settings of Kafka's clients: those that are refused, errors with their fixes, and no secret in any of them."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from topo import KafkaSpout
+from topo.connectors.kafka.settings import checked_config, explained, servers_of
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
+
+SETTINGS = {"bootstrap.servers": "b:9092", "sasl.username": "ann", "sasl.password": "planted"}
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is not imported before a task opens the spout."""
+    client = ModuleType("confluent_kafka")
+    client.__spec__ = ModuleSpec("confluent_kafka", None)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", client)
+
+
+def test_brokers_are_one_text_or_several() -> None:
+    assert servers_of("a:1") == "a:1" and servers_of(("a:1", "b:2")) == "a:1,b:2"
+    for wrong in ("", (), (" ",), (1,)):
+        with pytest.raises(ConfigError, match="bootstrap_servers="):
+            servers_of(wrong)  # type: ignore[arg-type]
+
+
+def test_a_setting_that_breaks_a_promise_is_refused_by_name_and_reason() -> None:
+    with pytest.raises(ConfigError, match=r"KafkaSpout: config= must not have 'x\.y': topo does it"):
+        checked_config("KafkaSpout", {"x.y": 1}, {"x.y": "topo does it"})
+    with pytest.raises(ConfigError, match="give it as bootstrap_servers="):
+        checked_config("KafkaSink", {"bootstrap.servers": "b:1"}, {})
+    assert checked_config("KafkaSpout", {"fetch.min.bytes": 10}, {}) == {"fetch.min.bytes": 10}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "fix"),
+    [
+        ("_TRANSPORT", TopoEnvironmentError, "no broker of bootstrap_servers='b:9092' answers; start it"),
+        ("_AUTHENTICATION", TopoEnvironmentError, "refuses the login; correct security.protocol"),
+        ("UNKNOWN_TOPIC_OR_PART", NotFoundError, "do not have it; create it"),
+        ("TOPIC_AUTHORIZATION_FAILED", TopoEnvironmentError, "Describe and Read"),
+        ("_INVALID_ARG", ConfigError, "correct config="),
+        ("SOMETHING_ELSE", TopoEnvironmentError, "for 'planted', in the words of the broker"),
+    ],
+)
+def test_an_error_names_the_fix_and_no_secret(name: str, kind: type[Exception], fix: str) -> None:
+    error = explained(name, "for 'planted', in the words of the broker", "nothing can be read", SETTINGS)
+    assert type(error) is kind and str(error).startswith("nothing can be read: ") and "planted" not in str(error)
+    assert fix.replace("planted", "***") in str(error)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"topics": None}, "topics=, a name or several, or those of pattern="),
+        ({"pattern": "x"}, "topics=, a name or several, or those of pattern="),
+        ({"topics": None, "pattern": "("}, "no regular expression"),
+        ({"topics": ()}, "name of a topic"),
+        ({"topics": ("a", "a")}, "has a name twice"),
+        ({"group_id": ""}, "group_id=''"),
+        ({"start": "committed"}, "needs group_id="),
+        ({"start": "latset"}, "start='latset' must be 'earliest', 'latest', 'committed'"),
+        ({"stop": "earliest"}, "stop='earliest' must be 'latest'"),
+        ({"on_lost": "drop"}, "on_lost='drop'"),
+        ({"on_bad_record": "skip"}, "on_bad_record='skip'"),
+        ({"batch": 0}, "batch=0"),
+        ({"discovery_interval": None}, "discovery_interval=None"),
+        ({"config": {"enable.auto.commit": True}}, "topo commits the offsets"),
+        ({"config": {"group.id": "g"}}, "group_id="),
+        ({"config": {"auto.offset.reset": "latest"}}, "start= names where reading begins"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        KafkaSpout(**{"topics": "orders", "bootstrap_servers": "b:9092", **given})
+
+
+def test_a_planted_password_is_in_no_repr() -> None:
+    spout = KafkaSpout("orders", bootstrap_servers="b:9092", config={"sasl.password": "planted"})
+    assert "planted" not in repr(spout) and "planted" not in str(spout)
+
+
+def test_without_the_client_the_constructor_names_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(ConfigError, match="KafkaSpout needs confluent-kafka: pip install 'confluent-kafka"):
+        KafkaSpout("orders", bootstrap_servers="b:9092")

@@ -1,0 +1,20 @@
+"""Kafka: a source and a sink. The client, confluent-kafka, is imported when one of them is made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from topo.connectors.kafka.spout import KafkaSpout
+
+__all__ = ["KafkaSpout"]
+
+_LAZY = {"KafkaSpout": "topo.connectors.kafka.spout"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,0 +1,214 @@
+"""Requests to Kafka besides reading: the topics that there are with their ids, and the offsets of places. All of them block."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from topo.api.partition_values import Partition
+from topo.connectors.kafka.offsets import BEGINNING, Place
+from topo.connectors.kafka.settings import explained
+from topo.errors import NotFoundError, TopoError
+
+ANSWER_S = 15.0
+"""How long a request may take before it has failed."""
+_LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}
+
+
+class Topic(NamedTuple):
+    """A topic as it is now: `topic_id` is "" where the broker has no ids."""
+
+    name: str
+    topic_id: str
+    numbers: tuple[int, ...]
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Its partitions."""
+        return [partition_of(self.name, number) for number in self.numbers]
+
+
+def partition_of(topic: str, number: int) -> Partition:
+    """Return a partition of a topic as the engine knows it."""
+    return Partition(f"{topic}-{number}", topic, number)
+
+
+def client_partition(partition: Partition, offset: int | None = None) -> Any:
+    """Return a partition as the client knows it, with an offset where one is given."""
+    from confluent_kafka import TopicPartition
+
+    number = -1 if partition.number is None else partition.number
+    return TopicPartition(partition.group, number) if offset is None else TopicPartition(partition.group, number, offset)
+
+
+class Cluster:
+    """The topics of a cluster, asked for by another client than that which reads. Threads may share it.
+
+    Args:
+        settings: of the client.
+        topics: names; None: those that match the pattern.
+        pattern: a regular expression.
+
+    Attributes:
+        revision: rises when a topic has another id.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], topics: Sequence[str] | None, pattern: str | None) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._settings = settings
+        # A client that gives up earlier is not waited for.
+        self._answer_s = min(ANSWER_S, float(settings.get("socket.timeout.ms", 60_000)) / 1000)
+        self._topics = topics
+        self._pattern = None if pattern is None else re.compile(pattern)
+        self._ids: dict[str, str] = {}
+        self.revision = 0
+        self._errors: list[Any] = []
+        """Reported by the client: the reason why a request was not answered."""
+        with explaining("Kafka's client cannot be made", settings):
+            options: dict[str, Any] = {**settings, "error_cb": self._errors.append}
+            self._admin = AdminClient(options)
+
+    def topics(self, *, all_named: bool) -> list[Topic]:
+        """Return the topics that are to be read and exist.
+
+        Args:
+            all_named: whether a topic that was named and does not exist is an error.
+
+        Raises:
+            TopoError: a topic is missing or cannot be read, or no broker answers; it has the fix.
+        """
+        self._errors.clear()
+        names = self._names() if self._topics is None else self._topics
+        return self._described(names, all_named=all_named and self._topics is not None)
+
+    def id_of(self, name: str) -> str:
+        """Return the id of a topic as of the last look; looks where there was none. Raises as `topics` does."""
+        known = self._ids.get(name)
+        return self.looked_up(name) if known is None else known
+
+    def looked_up(self, name: str) -> str:
+        """Return the id of a topic as it is now. Raises as `topics` does."""
+        return self._described([name], all_named=True)[0].topic_id
+
+    def forget(self, name: str) -> None:
+        """Have `id_of` look once more."""
+        self._ids.pop(name, None)
+
+    def _names(self) -> list[str]:
+        assert self._pattern is not None
+        with explaining("the topics cannot be listed", self._settings, self._errors):
+            known = self._admin.list_topics(timeout=self._answer_s).topics
+        return sorted(name for name in known if self._pattern.search(name) and not name.startswith("__"))
+
+    def _described(self, names: Sequence[str], *, all_named: bool) -> list[Topic]:
+        from confluent_kafka import TopicCollection
+
+        if not names:
+            return []
+        with explaining("the topics cannot be looked up", self._settings, self._errors):
+            answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._answer_s)
+        found = []
+        for name in names:
+            try:
+                topic = self._answered(name, answers[name])
+            except NotFoundError:
+                if all_named:
+                    raise
+                continue
+            found.append(topic)
+            if self._ids.get(name) != topic.topic_id:
+                self._ids[name] = topic.topic_id
+                self.revision += 1
+        return found
+
+    def _answered(self, name: str, answer: Future[Any]) -> Topic:
+        until = time.monotonic() + 2 * self._answer_s
+        with explaining(f"topic {name!r} cannot be read", self._settings, self._errors):
+            while True:
+                try:
+                    found = answer.result(0.2)
+                    break
+                except FutureTimeoutError:
+                    # It calls back only then.
+                    self._admin.poll(0)
+                    # A wrong password is reported at once, and the request would wait for its whole time.
+                    if time.monotonic() > until or any(error.name() in _LOGIN for error in self._errors):
+                        from confluent_kafka import KafkaError, KafkaException
+
+                        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+        return Topic(name, str(found.topic_id or ""), tuple(sorted(one.id for one in found.partitions)))
+
+
+class explaining:
+    """Has an error of the client leave the block as one of topo's, with the fix and without secrets.
+
+    Args:
+        what: was tried.
+        settings: of the client.
+        reported: errors that the client has reported by callback: a login that failed explains a request without an answer.
+    """
+
+    def __init__(self, what: str, settings: Mapping[str, Any], reported: Iterable[Any] = ()) -> None:
+        self._what, self._settings, self._reported = what, settings, reported
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        from confluent_kafka import KafkaException
+
+        if not isinstance(error, KafkaException):
+            return
+        raise self._explained(error.args[0]) from None
+
+    def _explained(self, error: Any) -> TopoError:
+        if error.name().startswith("_TIMED_OUT"):
+            error = next((one for one in self._reported if one.name() in _LOGIN), error)
+        return explained(error.name(), error.str(), self._what, self._settings)
+
+
+def next_offsets(consumer: Any, place: Place, partitions: Sequence[Partition]) -> dict[str, int]:
+    """Return, by partition, the offset of the first record at or behind a place; BEGINNING for the first that there is.
+
+    Args:
+        consumer: a client with the group of "committed".
+        place: "earliest", "latest", "committed", a moment, or offsets by partition; where these leave one out it is BEGINNING.
+        partitions: they exist.
+
+    Raises:
+        KafkaException: a request was refused or not answered.
+    """
+    asked: Callable[..., Any]
+    if not partitions or place is None or place == "earliest":
+        return {one.name: BEGINNING for one in partitions}
+    if isinstance(place, Mapping):
+        return {one.name: place.get(one.name, BEGINNING) for one in partitions}
+    if isinstance(place, datetime):
+        moment, asked = int(place.timestamp() * 1000), consumer.offsets_for_times
+        answers = asked([client_partition(one, moment) for one in partitions], timeout=ANSWER_S)
+    elif place == "committed":
+        answers = consumer.committed([client_partition(one) for one in partitions], timeout=ANSWER_S)
+    else:
+        return {one.name: _end(consumer, one) for one in partitions}
+    found = {}
+    for one in answers:
+        if one.error is not None:
+            from confluent_kafka import KafkaException
+
+            raise KafkaException(one.error)
+        partition = partition_of(one.topic, one.partition)
+        # No record is as late as that moment: the end. The group has no offset: the beginning.
+        none = BEGINNING if place == "committed" else _end(consumer, partition) if one.offset < 0 else 0
+        found[partition.name] = one.offset if one.offset >= 0 else none
+    return found
+
+
+def _end(consumer: Any, partition: Partition) -> int:
+    end: int = consumer.get_watermark_offsets(client_partition(partition), timeout=ANSWER_S)[1]
+    return end

@@ -1,0 +1,95 @@
+"""The settings of Kafka's clients, those included that would break a promise; and their errors, with the fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from topo.connectors.secrets import secrets_of, without
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, TopoError
+from topo.extras import EXTRAS, pip_install
+
+REFUSED = {
+    "bootstrap.servers": "give it as bootstrap_servers=",
+    "metadata.broker.list": "give it as bootstrap_servers=",
+    "error_cb": "topo reports the errors of the client",
+    "logger": "topo has the log of the client",
+    "stats_cb": "topo does not call it; its own metrics have the lag",
+}
+"""Settings that neither the spout nor the sink passes on, with the reason."""
+
+_UNREACHABLE = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT"}
+_LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
+_MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
+_FIXES = {
+    "TOPIC_AUTHORIZATION_FAILED": "grant the user of config= the operations Describe and Read, for a sink Write, on the topic",
+    "GROUP_AUTHORIZATION_FAILED": "grant the user of config= the operation Read on the group",
+    "CLUSTER_AUTHORIZATION_FAILED": "grant the user of config= the operation that the error names, on the cluster",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "grant the user of config= Write and Describe on transactional ids 'topo.*'",
+    "_SSL": "correct the ssl. settings of config=: the broker's certificate, and the authority that signed it",
+    "_INVALID_ARG": "correct config=; its names and values are those of librdkafka's CONFIGURATION.md",
+}
+
+
+def check_installed(user: str) -> None:
+    """Check that the client can be imported. Raises ConfigError, which has the command that installs it."""
+    if find_spec("confluent_kafka") is None:
+        raise ConfigError(f"{user} needs confluent-kafka: {pip_install(EXTRAS['kafka'])}")
+
+
+def servers_of(bootstrap_servers: str | Sequence[str]) -> str:
+    """Return addresses of brokers, "host:port" each, as the one text that the client takes.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    given = [bootstrap_servers] if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
+    if any(not isinstance(one, str) for one in given) or not "".join(given).strip(" ,"):
+        raise ConfigError(f"bootstrap_servers={bootstrap_servers!r} must name a broker, such as 'localhost:9092'")
+    return ",".join(given)
+
+
+def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, Any]:
+    """Return the user's settings of a client, after a check of their names.
+
+    Args:
+        user: the class, for messages.
+        config: settings by the names of librdkafka.
+        refused: further names that `user` does not take, with the reason.
+
+    Raises:
+        ConfigError: one would break a promise.
+    """
+    reasons = {**REFUSED, **refused}
+    for name in config:
+        if not isinstance(name, str):
+            raise ConfigError(f"{user}: config= has the name {name!r}; names of settings are text")
+        if name in reasons:
+            raise ConfigError(f"{user}: config= must not have {name!r}: {reasons[name]}")
+    return dict(config)
+
+
+def explained(name: str, text: str, what: str, settings: Mapping[str, Any]) -> TopoError:
+    """Return an error of the client as one with the fix, without secrets.
+
+    Args:
+        name: of the client's error, such as "_TRANSPORT".
+        text: the client's own words.
+        what: was tried, such as "topic 'orders' cannot be read".
+        settings: all settings of the client.
+    """
+    servers = settings.get("bootstrap.servers")
+    if name in _UNREACHABLE:
+        fix = f"no broker of bootstrap_servers={servers!r} answers; start it, or correct the address"
+    elif name in _LOGIN:
+        fix = f"the broker at {servers!r} refuses the login; correct security.protocol and the sasl. settings of config="
+    elif name in _MISSING:
+        fix = f"the brokers at {servers!r} do not have it; create it, or correct its name"
+    else:
+        fix = _FIXES.get(name, "")
+    text_shown = f"{what}: {fix or text}" + (f" ({text})" if fix else "")
+    shown = without(secrets_of(settings), text_shown)
+    if name in _MISSING:
+        return NotFoundError(shown)
+    return ConfigError(shown) if name == "_INVALID_ARG" else TopoEnvironmentError(shown)
