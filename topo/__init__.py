@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from topo.connectors.files_sink import FilesSink
     from topo.connectors.files_spout import FilesSpout
     from topo.connectors.http.http_sink import HttpSink
+    from topo.connectors.http.stream_spouts import SseSpout, WebSocketSpout
     from topo.connectors.http.webhook_spout import WebhookSpout
     from topo.connectors.iterable_spout import IterableSpout
     from topo.connectors.json_lines_sink import JsonLinesSink
@@ -87,9 +88,11 @@ _LAZY = {
     "RedisSink": "topo.connectors.redis",
     "RedisStreamSink": "topo.connectors.redis",
     "RedisStreamSpout": "topo.connectors.redis",
+    "SseSpout": "topo.connectors.http.stream_spouts",
     "SqliteSink": "topo.connectors.sqlite_sink",
     "TailSpout": "topo.connectors.tail_spout",
     "TextFileSpout": "topo.connectors.text_file_spout",
+    "WebSocketSpout": "topo.connectors.http.stream_spouts",
     "WebhookSpout": "topo.connectors.http.webhook_spout",
 }
 
@@ -151,6 +154,7 @@ __all__ = [
     "Spout",
     "SpoutCollector",
     "SqliteSink",
+    "SseSpout",
     "StatefulBolt",
     "StatefulColumnBolt",
     "TailSpout",
@@ -170,6 +174,7 @@ __all__ = [
     "UserError",
     "WatermarkGenerator",
     "WatermarkStrategy",
+    "WebSocketSpout",
     "WebhookSpout",
     "WindowBolt",
     "__version__",

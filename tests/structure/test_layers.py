@@ -77,6 +77,8 @@ IO_EXCEPTIONS = {
     ("connectors/followed_file.py", "time"): "the age of a file, which the same clock has stamped",
     ("connectors/http/http_sink.py", "asyncio"): "calls of an AsyncBolt, which the worker's loop runs",
     ("connectors/http/key_locks.py", "asyncio"): "locks of these calls",
+    ("connectors/http/stream_reader.py", "asyncio"): "the pauses of a client on the loop of a LoopThread",
+    ("connectors/http/websocket_client.py", "asyncio"): "coroutines of that client",
     ("connectors/http/webhook_server.py", "asyncio"): "a server of aiohttp, on the loop of a LoopThread",
     ("connectors/kafka/cluster.py", "time"): "how long a request may take",
     ("connectors/kafka/idle_wait.py", "threading"): "a thread that waits for records",

@@ -129,9 +129,7 @@ assert_type(window.min(lambda click: click.at), KeyedStream[str, Windowed[int]])
 assert_type(window.top_n(3, by=lambda click: click.price), KeyedStream[str, Windowed[list[Click]]])
 assert_type(window.reduce(lambda first, last: last), KeyedStream[str, Windowed[Click]])
 assert_type(window.aggregate(agg.count()), KeyedStream[str, Windowed[int]])
-assert_type(
-    window.aggregate(agg.count(), agg.mean_of(lambda click: click.price)), KeyedStream[str, Windowed[tuple[int, float]]]
-)
+assert_type(window.aggregate(agg.count(), agg.mean_of(lambda click: click.price)), KeyedStream[str, Windowed[tuple[int, float]]])
 assert_type(
     window.aggregate(agg.count(), agg.mean_of(lambda click: click.price), into=Report), KeyedStream[str, Windowed[Report]]
 )

@@ -92,9 +92,7 @@ class StepsBolt(BasicBolt):
         raise TopoInternalError("the chain has not been compiled")
 
 
-def reading(
-    layout: Layout | None, keyed: bool, space: dict[str, Any], positions: Sequence[int] | None = None
-) -> list[str]:
+def reading(layout: Layout | None, keyed: bool, space: dict[str, Any], positions: Sequence[int] | None = None) -> list[str]:
     """Return the lines that set `k` and `r` from `values`, the values of a row."""
     if layout is None:
         return ["r = values"]

@@ -171,9 +171,6 @@ def _fields_of(record: Any) -> tuple[tuple[str, ...], list[Any], bool] | None:
     return names, kinds, by_name
 
 
-
-
-
 def _changes(kind: Any) -> bool:
     """Return whether a value of this type arrives as something else, unless it is converted."""
     origin, arguments = get_origin(kind), get_args(kind)

@@ -58,5 +58,3 @@ def every(period: str | timedelta) -> EmitWhen:
     if period_ms <= 0:
         raise UserError(f"every({period!r}): give a period above zero, such as every('1s')")
     return EmitWhen("every", period_ms)
-
-

@@ -231,9 +231,7 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
         """Keep the records for which the function returns something true."""
         return KeyedStream(self._graph, self._add("filter", keep, record=self._record, name=name, keyed=True))
 
-    def map_keyed(
-        self, function: Callable[[K, T_co], R], *, of: type[R] | None = None, name: str | None = None
-    ) -> Stream[R]:
+    def map_keyed(self, function: Callable[[K, T_co], R], *, of: type[R] | None = None, name: str | None = None) -> Stream[R]:
         """Make a record of each key and record; the key goes."""
         return Stream(self._graph, self._add("map_keyed", function, record=of or result_type(function), name=name))
 

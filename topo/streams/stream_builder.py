@@ -60,9 +60,7 @@ class StreamBuilder(TopologySource):
         return self._source("from_files", TextFileSpout(path, pattern=pattern, **options), str, parallelism, name)
 
     @overload
-    def from_spout(
-        self, spout: Spout, *, of: type[T], parallelism: int = 1, name: str | None = None
-    ) -> Stream[T]: ...
+    def from_spout(self, spout: Spout, *, of: type[T], parallelism: int = 1, name: str | None = None) -> Stream[T]: ...
     @overload
     def from_spout(self, spout: Spout, *, parallelism: int = 1, name: str | None = None) -> Stream[tuple[Any, ...]]: ...
     def from_spout(self, spout: Spout, *, of: Any = None, parallelism: int = 1, name: str | None = None) -> Stream[Any]:
