@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from topo.connectors.postgres.sink import PostgresSink
     from topo.connectors.postgres.spout import PostgresSpout
     from topo.connectors.print_bolt import PrintBolt
-    from topo.connectors.redis import RedisSink, RedisStreamSink, RedisStreamSpout
+    from topo.connectors.redis import RedisGroupSpout, RedisSink, RedisStreamSink, RedisStreamSpout
     from topo.connectors.sqlite_sink import SqliteSink
     from topo.connectors.tail_spout import TailSpout
     from topo.connectors.text_file_spout import TextFileSpout
@@ -85,6 +85,7 @@ _LAZY = {
     "PostgresSink": "topo.connectors.postgres.sink",
     "PostgresSpout": "topo.connectors.postgres.spout",
     "PrintBolt": "topo.connectors.print_bolt",
+    "RedisGroupSpout": "topo.connectors.redis",
     "RedisSink": "topo.connectors.redis",
     "RedisStreamSink": "topo.connectors.redis",
     "RedisStreamSpout": "topo.connectors.redis",
@@ -144,6 +145,7 @@ __all__ = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RedisGroupSpout",
     "RedisSink",
     "RedisStreamSink",
     "RedisStreamSpout",

@@ -62,6 +62,7 @@ PUBLIC = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RedisGroupSpout",
     "RedisSink",
     "RedisStreamSink",
     "RedisStreamSpout",

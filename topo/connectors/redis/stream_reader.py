@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -24,11 +25,11 @@ from topo.connectors.redis.entries import (
     positions_of,
     shown_entry,
 )
+from topo.connectors.redis.request_line import RequestLine
 from topo.errors import ConfigError, TopoEnvironmentError
 
 _CHECK_S = 10.0
 """How often streams without new entries are looked at: they may have been deleted."""
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 
 
 def stream_infos(client: Any, names: Sequence[str]) -> list[StreamInfo | Exception]:
@@ -125,8 +126,6 @@ class StreamReader:
         has_time: bool,
     ) -> None:
         self._client = client
-        self._link = link
-        self._context = context
         self._clock = context.clock
         self._decoder = decoder
         self._begin = begin
@@ -136,11 +135,9 @@ class StreamReader:
         self._has_time = has_time
         self._readings: dict[str, _StreamReading] = {}
         self._turns: deque[str] = deque()
-        self._is_asking = False
-        self._answers: deque[list[_Reply] | Exception] = deque()
+        self._requests: RequestLine[list[_Reply]] = RequestLine(context, link)
         self._failed: list[tuple[_StreamReading, Exception]] = []
-        self._ask_at = self._check_at = float("-inf")
-        self._wait_s = _FIRST_WAIT_S
+        self._check_at = float("-inf")
         self._bytes = context.metrics.counter("bytes")
         self._added: dict[str, int] = {}
         """Entries that each stream has ever had, as last seen: for the lag."""
@@ -178,9 +175,9 @@ class StreamReader:
     # -- rows ----------------------------------------------------------------------------------------------------------------
 
     def poll(self, output: PartitionOutput) -> None:
-        self._take_answers()
+        self._take_answer()
         self._ask()
-        self._take_answers()
+        self._take_answer()
         for reading, error in self._failed:
             output.failed(reading.partition, error)
         self._failed.clear()
@@ -231,7 +228,7 @@ class StreamReader:
     def _ask(self) -> None:
         """Request more entries, unless a request is under way, or enough entries wait."""
         now = self._clock()
-        if self._is_asking or now < self._ask_at:
+        if not self._requests.is_free:
             return
         wanted = [
             (reading, reading.fetched)
@@ -240,41 +237,19 @@ class StreamReader:
         ]
         if not wanted:
             return
-        self._is_asking = True
         # A request that the server holds delays rows that are here: only an idle task waits.
         wait_ms = self._wait_ms if all(not reading.chunks for reading, _ in wanted) else 0
         is_check = now >= self._check_at
         if is_check:
             self._check_at = now + _CHECK_S
+        self._requests.ask(partial(self._request, wanted, wait_ms, is_check), always_wakes=wait_ms > 0)
 
-        def ask() -> None:
-            answer: list[_Reply] | Exception
-            try:
-                answer = self._request(wanted, wait_ms, is_check)
-            except Exception as error:
-                answer = error
-            self._answers.append(answer)
-            # In the test kit the call that asks takes the answer.
-            if self._context.has_helper_thread and self._context.executor is not None and (answer or wait_ms):
-                self._context.executor.execute(_nothing, "entries have come")
-
-        self._context.run_beside(ask)
-
-    def _take_answers(self) -> None:
-        while self._answers:
-            answer = self._answers.popleft()
-            self._is_asking = False
-            if isinstance(answer, Exception):
-                self._ask_at = self._clock() + self._wait_s
-                self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
-                if is_unreachable(answer):
-                    self._link.lost(answer)
-                else:
-                    self._failed += [(reading, answer) for reading in self._readings.values()]
-                continue
-            self._link.restored()
-            self._wait_s = _FIRST_WAIT_S
-            for reply in answer:
+    def _take_answer(self) -> None:
+        answer = self._requests.take()
+        if isinstance(answer, Exception):
+            self._failed += [(reading, answer) for reading in self._readings.values()]
+        else:
+            for reply in answer or ():
                 self._take_reply(reply)
 
     def _take_reply(self, reply: _Reply) -> None:
@@ -357,7 +332,3 @@ class StreamReader:
         count = max(1, self._batch // len(places))
         reply = self._client.execute_command("XREAD", "COUNT", count, *block, "STREAMS", *names, *ids)
         return {name.decode(): entries for name, entries in reply or ()}
-
-
-def _nothing() -> None:
-    """Have the task call `poll`."""

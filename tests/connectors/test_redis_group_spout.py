@@ -1,0 +1,218 @@
+"""A Redis stream read by a consumer group: on a real server."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.connectors.spout_tasks import SpoutTask
+from tests.servers.redis import RedisProcess
+from topo import BasicBolt, BasicCollector, ConfigError, RedisGroupSpout, RedisStreamSink, TopologyBuilder, Tuple
+from topo.testing import TopologyTest
+
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("redis")]
+
+
+class Jobs:
+    """A stream of numbers, and its group."""
+
+    def __init__(self, server: RedisProcess) -> None:
+        self.server, self.client, self.key = server, server.client(), f"jobs-{secrets.token_hex(4)}"
+
+    def spout(self, **options: Any) -> RedisGroupSpout:
+        given = {"fields": ("n",), "value_deserializer": "json", "timeout": "300ms", "wait": "0s", **options}
+        return RedisGroupSpout(self.server.address, self.key, "workers", **given)
+
+    def task(self, task_index: int = 0, **options: Any) -> SpoutTask:
+        config = {name: options.pop(name) for name in ("attempts", "delivery") if name in options}
+        return SpoutTask(self.spout(**options), None, task_index, **config)
+
+    def add(self, numbers: Sequence[Any]) -> None:
+        for number in numbers:
+            self.client.xadd(self.key, {"n": number})
+
+    @property
+    def pending(self) -> dict[str, int]:
+        """How many entries each consumer holds."""
+        return {found["name"]: found["pending"] for found in self.client.xinfo_consumers(self.key, "workers")}
+
+    @property
+    def dead(self) -> list[dict[str, str]]:
+        return [entry for _, entry in self.client.xrange(f"{self.key}:dead")]
+
+
+@pytest.fixture
+def jobs(redis_server: RedisProcess) -> Jobs:
+    return Jobs(redis_server)
+
+
+def ack_all(task: SpoutTask) -> None:
+    for entry_id, _ in task.rows:
+        task.spout.ack(entry_id)
+
+
+def test_entries_are_shared_by_the_tasks_and_acknowledged_when_they_are_done(jobs: Jobs) -> None:
+    jobs.add(range(50))
+    tasks = [jobs.task(index, batch=5) for index in range(2)]
+    tasks[0].until(lambda: tasks[1].turn() or sum(len(task.rows) for task in tasks) == 50)
+    assert sorted(tasks[0].values() + tasks[1].values()) == list(range(50)) and all(task.rows for task in tasks)
+    assert sum(jobs.pending.values()) == 50
+    for task in tasks:
+        ack_all(task)
+        task.spout.close()
+    assert jobs.pending == {"topology.spout.0": 0, "topology.spout.1": 0}
+
+
+def test_a_replacement_finds_the_entries_of_its_predecessor_at_once_and_then_new_ones(jobs: Jobs) -> None:
+    jobs.add(range(5))
+    dead = jobs.task(batch=2)
+    dead.until(lambda: len(dead.rows) == 5)
+    jobs.add([5])
+    replacement = jobs.task(batch=2)
+    replacement.until(lambda: len(replacement.rows) == 6)
+    assert replacement.values() == [0, 1, 2, 3, 4, 5]
+
+
+def test_entries_of_a_dead_consumer_are_taken_over_and_those_of_a_living_one_are_not(jobs: Jobs) -> None:
+    jobs.add(range(3))
+    dead = jobs.task(4, claim_after="1s")
+    dead.until(lambda: len(dead.rows) == 3)
+    jobs.add(range(3, 6))
+    living, other = jobs.task(1, claim_after="1s"), jobs.task(0, claim_after="1s")
+    living.until(lambda: len(living.rows) == 3)
+    living.until(lambda: other.turn() or len(living.rows) + len(other.rows) == 6)
+    ends = living.context.clock() + 1.5
+    living.until(lambda: other.turn() or living.context.clock() > ends)
+    assert sorted(living.values() + other.values()) == list(range(6)), "what a task holds, no other task is given"
+    ack_all(other)
+    ack_all(living)
+    # The consumer of a task that there is no more is removed, too: here of one behind the last.
+    living.until(lambda: other.turn() or jobs.pending == {"topology.spout.0": 0, "topology.spout.1": 0})
+
+
+def test_an_entry_that_fails_is_emitted_again_and_given_up_in_the_end(jobs: Jobs) -> None:
+    jobs.add([7, 8])
+    task = jobs.task(attempts=3)
+    task.until(lambda: len(task.rows) == 2)
+    (failing, _), (good, _) = task.rows
+    task.spout.ack(good)
+    for count in (3, 4):
+        task.spout.fail(failing)
+        task.until(lambda count=count: len(task.rows) == count)
+    task.spout.fail(failing)
+    task.until(lambda: jobs.dead)
+    assert task.values() == [7, 8, 7, 7]
+    (dead,) = jobs.dead
+    assert (dead["n"], dead["topo-id"], dead["topo-stream"]) == ("7", failing, jobs.key) and "failed 3 times" in dead[
+        "topo-error"
+    ]
+    assert sum(jobs.pending.values()) == 0 and failing in str(task.errors[0])
+
+
+def test_a_bad_entry_is_given_up_and_the_others_are_read(jobs: Jobs) -> None:
+    jobs.add([1, "{", 2])
+    task = jobs.task()
+    task.until(lambda: len(task.rows) == 2 and jobs.dead)
+    assert task.values() == [1, 2] and jobs.dead[0]["n"] == "{"
+    assert task.counter("bad_records") == 1
+
+
+def test_an_entry_that_ends_its_process_each_time_is_given_up(jobs: Jobs) -> None:
+    jobs.add([1])
+    for _ in range(3):
+        task = jobs.task(attempts=3)
+        task.until(lambda task=task: task.rows)
+    task = jobs.task(attempts=3)
+    task.until(lambda: jobs.dead)
+    assert task.rows == [] and "was delivered 4 times" in jobs.dead[0]["topo-error"]
+
+
+def test_entries_that_were_removed_while_they_were_pending_are_reported(jobs: Jobs) -> None:
+    jobs.add(range(4))
+    dead = jobs.task()
+    dead.until(lambda: len(dead.rows) == 4)
+    jobs.client.xtrim(jobs.key, maxlen=1, approximate=False)
+    task = jobs.task()
+    task.until(lambda: task.rows and task.errors)
+    assert task.values() == [3] and "has lost 3 entries" in str(task.errors[0])
+
+
+def test_a_group_that_was_removed_is_reported_and_made_again(jobs: Jobs) -> None:
+    jobs.add([1])
+    task = jobs.task(start="latest")
+    jobs.add([2])
+    task.until(lambda: task.turn() or (jobs.client.exists(jobs.key) and jobs.client.xinfo_groups(jobs.key)))
+    jobs.add([3])
+    task.until(lambda: 3 in task.values())
+    assert 1 not in task.values()
+    jobs.client.delete(jobs.key)
+    jobs.add([4])
+    task.until(lambda: 4 in task.values())
+    assert "is gone" in str(task.errors[0])
+
+
+@pytest.mark.parametrize("fault", ["killed", "frozen"])
+def test_a_fault_of_the_server_is_reported_once_and_reading_continues(jobs: Jobs, fault: str) -> None:
+    jobs.add(range(5))
+    task = jobs.task()
+    task.until(lambda: len(task.rows) == 5)
+    ack_all(task)
+    jobs.server.kill() if fault == "killed" else jobs.server.freeze()
+    task.until(lambda: task.errors)
+    jobs.server.start_again() if fault == "killed" else jobs.server.thaw()
+    jobs.add(range(5, 8))
+    task.until(lambda: len(task.rows) == 8 and not any(map(int, [jobs.pending["topology.spout.0"] - 3])))
+    assert ["is not reached" in str(task.errors[0]), "is reached again" in str(task.errors[1])] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"start": "0"}, "'earliest' or 'latest'"),
+        ({"batch": 0}, "at least 1"),
+        ({"claim_after": "10ms"}, "at least 1s"),
+        ({"wait": "1s"}, "shorter than timeout"),
+        ({"timestamp": "at"}, "'record' or None"),
+        ({"fields": "n"}, "tuple of names"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused(jobs: Jobs, options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        jobs.spout(**options)
+
+
+class Numbers(BasicBolt):
+    outputs = ("n",)
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        collector.emit((tup["n"],))
+
+
+@pytest.mark.parametrize("crash", ["jobs", "numbers"])
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once", "at_most_once"])
+def test_a_topology_reads_each_entry_whatever_crashes(jobs: Jobs, delivery: str, crash: str) -> None:
+    jobs.add(range(100))
+
+    def build() -> Any:
+        builder = TopologyBuilder("group").config(delivery=delivery, checkpoint_interval="1s", max_spout_pending=20)
+        builder.set_spout("jobs", jobs.spout(batch=10), 2)
+        builder.set_bolt("numbers", Numbers()).shuffle_grouping("jobs")
+        sink = RedisStreamSink(jobs.server.address, f"{jobs.key}:out")
+        builder.set_bolt("out", sink).shuffle_grouping("numbers")
+        return builder.build()
+
+    test = TopologyTest(build)
+    test.advance("20ms")
+    test.crash(crash)
+    test.advance("20s")
+    seen = Counter(int(entry["n"]) for _, entry in jobs.client.xrange(f"{jobs.key}:out"))
+    assert set(seen) <= set(range(100))
+    if delivery != "at_most_once":
+        assert set(seen) == set(range(100))
+    if delivery == "exactly_once":
+        assert set(seen.values()) == {1}
+    assert sum(jobs.pending.values()) == 0

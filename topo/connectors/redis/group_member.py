@@ -1,0 +1,189 @@
+"""The requests of one member of a consumer group; all run on the task's helper thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from topo.errors import TopoEnvironmentError
+
+_HISTORY_END = ">"
+
+
+class Taken(NamedTuple):
+    """The outcome of a turn.
+
+    Attributes:
+        entries: id, fields and values, and how often it was delivered; 1 for a new one.
+        settled: how many of the entries that were done, and given up, the server knows of.
+        errors: to report.
+    """
+
+    entries: list[tuple[str, Any, int]]
+    settled: tuple[int, int]
+    errors: list[Exception]
+
+    def __bool__(self) -> bool:
+        """Whether the task has something to do about it."""
+        return bool(self.entries or self.errors)
+
+
+class GroupMember:
+    """Reads first the entries that its consumer held when it ended, then new ones; takes over those of dead consumers.
+
+    Args:
+        client: of the server.
+        names: of the stream, the group, and the stream of entries that were given up.
+        prefix: of the names of this component's consumers; the task's index follows.
+        place: index of the task, and how many there are.
+        start: id behind which a new group begins.
+        claim_ms: how long an entry is left with a consumer that gives no sign of life.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        names: tuple[str, str, str],
+        prefix: str,
+        place: tuple[int, int],
+        start: str,
+        claim_ms: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._client = client
+        self._stream, self._group, self._dead_stream = names
+        self._prefix = prefix
+        self._index, self._tasks = place
+        self._consumer = f"{prefix}{self._index}"
+        self._start = start
+        self._claim_ms = claim_ms
+        self._clock = clock
+        self._has_group = False
+        self._history = "0"
+        """The last entry of the consumer's own that was read again; then `_HISTORY_END`."""
+        self._claim_cursor = "0-0"
+        self._claim_at = clock() + claim_ms / 2000
+        self._refresh_at = clock() + claim_ms / 3000
+
+    def turn(
+        self,
+        done: Sequence[str],
+        given_up: Sequence[tuple[str, Any, str]],
+        held: Sequence[str],
+        room: int,
+        wait_ms: int,
+        attempts: int,
+    ) -> Taken:
+        """Acknowledge, show that held entries are alive, and read at most `room` entries."""
+        from redis.exceptions import ResponseError
+
+        errors = list[Exception]()
+        try:
+            if not self._has_group:
+                self._make_group()
+            self.settle(done, given_up)
+            self._refresh(held)
+            entries = self._read(room, wait_ms, errors) if room else []
+        except ResponseError as error:
+            if "NOGROUP" not in str(error):
+                raise
+            # Somebody has removed the stream or the group: nothing of what comes may be missed.
+            self._has_group, self._start, self._history = False, "0", "0"
+            lost = f"consumer group {self._group!r} of stream {self._stream!r} is gone; it is made again, from the first entry on"
+            return Taken([], (0, 0), [TopoEnvironmentError(lost)])
+        return Taken(entries, (len(done), len(given_up)), errors)
+
+    def settle(self, done: Sequence[str], given_up: Sequence[tuple[str, Any, str]]) -> None:
+        """Acknowledge entries; those that were given up in one step with their copies."""
+        if not done and not given_up:
+            return
+        pipeline = self._client.pipeline(transaction=True)
+        for first in range(0, len(done), 1000):
+            pipeline.xack(self._stream, self._group, *done[first : first + 1000])
+        for entry_id, flat, why in given_up:
+            about = ("topo-stream", self._stream, "topo-id", entry_id, "topo-error", why)
+            pipeline.execute_command("XADD", self._dead_stream, "*", *flat, *about)
+            pipeline.xack(self._stream, self._group, entry_id)
+        pipeline.execute()
+
+    def _make_group(self) -> None:
+        from redis.exceptions import ResponseError
+
+        try:
+            self._client.xgroup_create(self._stream, self._group, self._start, mkstream=True)
+        except ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+        self._has_group = True
+
+    def _refresh(self, held: Sequence[str]) -> None:
+        """Reset the time that held entries have been idle, so that no other member takes them over."""
+        if self._clock() < self._refresh_at:
+            return
+        self._refresh_at = self._clock() + self._claim_ms / 3000
+        for first in range(0, len(held), 1000):
+            self._client.execute_command(
+                "XCLAIM", self._stream, self._group, self._consumer, 0, *held[first : first + 1000], "JUSTID"
+            )
+
+    def _read(self, room: int, wait_ms: int, errors: list[Exception]) -> list[tuple[str, Any, int]]:
+        if self._history != _HISTORY_END:
+            found = self._read_group(room, self._history, 0)
+            if found:
+                self._history = found[-1][0].decode()
+                return self._delivered(found, errors)
+            self._history = _HISTORY_END
+        if self._clock() >= self._claim_at:
+            claimed = self._claim(room, errors)
+            if claimed:
+                return claimed
+        return [(entry_id.decode(), flat, 1) for entry_id, flat in self._read_group(room, ">", wait_ms)]
+
+    def _read_group(self, room: int, behind: str, wait_ms: int) -> Sequence[Any]:
+        block = ("BLOCK", wait_ms) if wait_ms else ()
+        reply = self._client.execute_command(
+            "XREADGROUP", "GROUP", self._group, self._consumer, "COUNT", room, *block, "STREAMS", self._stream, behind
+        )
+        found: Sequence[Any] = reply[0][1] if reply else ()
+        return found
+
+    def _claim(self, room: int, errors: list[Exception]) -> list[tuple[str, Any, int]]:
+        """Take over a part of what dead consumers hold; after the last part remove those of tasks that there are no more."""
+        reply = self._client.execute_command(
+            "XAUTOCLAIM", self._stream, self._group, self._consumer, self._claim_ms, self._claim_cursor, "COUNT", room
+        )
+        self._claim_cursor, found = reply[0].decode(), reply[1]
+        if reply[2:] and reply[2]:
+            errors.append(self._lost([entry_id.decode() for entry_id in reply[2]]))
+        if self._claim_cursor == "0-0":
+            self._claim_at = self._clock() + self._claim_ms / 2000
+            if self._index == 0:
+                self._remove_consumers()
+        return self._delivered(found, errors)
+
+    def _remove_consumers(self) -> None:
+        for consumer in self._client.xinfo_consumers(self._stream, self._group):
+            name = consumer["name"].decode()
+            index = name.removeprefix(self._prefix)
+            if name.startswith(self._prefix) and index.isdigit() and int(index) >= self._tasks and consumer["pending"] == 0:
+                self._client.xgroup_delconsumer(self._stream, self._group, name)
+
+    def _delivered(self, found: Sequence[Any], errors: list[Exception]) -> list[tuple[str, Any, int]]:
+        """Return entries that were delivered before, each with how often; those that were removed are acknowledged."""
+        gone = [entry_id.decode() for entry_id, flat in found if flat is None]
+        if gone:
+            self._client.xack(self._stream, self._group, *gone)
+            errors.append(self._lost(gone))
+        entries = [(entry_id.decode(), flat) for entry_id, flat in found if flat is not None]
+        pipeline = self._client.pipeline(transaction=False)
+        for entry_id, _ in entries:
+            pipeline.xpending_range(self._stream, self._group, entry_id, entry_id, 1)
+        counts = [reply[0]["times_delivered"] if reply else 1 for reply in (pipeline.execute() if entries else ())]
+        return [(entry_id, flat, count) for (entry_id, flat), count in zip(entries, counts, strict=True)]
+
+    def _lost(self, ids: Sequence[str]) -> Exception:
+        shown = ", ".join(ids[:3]) + (", ..." if len(ids) > 3 else "")
+        return TopoEnvironmentError(
+            f"stream {self._stream!r} has lost {len(ids)} entries ({shown}): they were removed before they were done"
+        )
