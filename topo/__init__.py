@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from topo.connectors.json_lines_sink import JsonLinesSink
     from topo.connectors.kafka.spout import KafkaSpout
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
+    from topo.connectors.postgres.cdc_spout import PostgresCdcSpout
     from topo.connectors.postgres.sink import PostgresSink
     from topo.connectors.postgres.spout import PostgresSpout
     from topo.connectors.print_bolt import PrintBolt
@@ -82,6 +83,7 @@ _LAZY = {
     "KafkaSpout": "topo.connectors.kafka.spout",
     "MemoryPartitions": "topo.connectors.memory_spout",
     "MemorySpout": "topo.connectors.memory_spout",
+    "PostgresCdcSpout": "topo.connectors.postgres.cdc_spout",
     "PostgresSink": "topo.connectors.postgres.sink",
     "PostgresSpout": "topo.connectors.postgres.spout",
     "PrintBolt": "topo.connectors.print_bolt",
@@ -139,6 +141,7 @@ __all__ = [
     "PartitionReader",
     "PartitionedSpout",
     "PeerError",
+    "PostgresCdcSpout",
     "PostgresSink",
     "PostgresSpout",
     "PrintBolt",

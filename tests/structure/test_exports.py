@@ -56,6 +56,7 @@ PUBLIC = [
     "Metrics",
     "NotFoundError",
     "PeerError",
+    "PostgresCdcSpout",
     "PostgresSink",
     "PostgresSpout",
     "PrintBolt",

@@ -1,0 +1,311 @@
+"""PostgresCdcSpout on a real server: changes and their order, positions, feedback, a slot that is gone."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+
+from tests.servers.postgres import PostgresServer
+from topo import BasicBolt, ConfigError, PostgresCdcSpout, TopologyBuilder
+from topo.connectors.postgres.pgoutput import lsn_of
+from topo.testing import TopologyTest
+from topo.testing.partition_harness import PartitionHarness
+
+psycopg = pytest.importorskip("psycopg")
+
+pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("postgres")]
+
+
+class Changes:
+    """A published table T with a key `id` and a column `n`, and the tasks of a spout of its changes."""
+
+    def __init__(self, dsn: str, **options: Any) -> None:
+        self.dsn = dsn
+        self.name = f"c_{secrets.token_hex(6)}"
+        self.options = options
+        self.run("create table T (id bigserial primary key, n int, at date)")
+        self.run("create publication T for table T")
+
+    def spout(self) -> PostgresCdcSpout:
+        return PostgresCdcSpout(self.dsn, self.name, slot=self.name, **self.options)
+
+    def start(self) -> PartitionHarness:
+        self.harness = PartitionHarness(self.spout)
+        self.harness.turns(2)
+        return self.harness
+
+    def run(self, statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(statement.replace("T", self.name))
+            return cursor.fetchall() if cursor.description else []
+
+    def insert(self, *numbers: int) -> None:
+        """Insert rows, each in a transaction."""
+        for n in numbers:
+            self.run(f"insert into T (n) values ({n})")
+
+    def read(self, count: int) -> list[tuple[str, Any, tuple[Any, ...]]]:
+        """Wait until at least `count` rows were read; return all."""
+        self.wait(lambda: len(self.harness.all_rows()) >= count)
+        self.harness.turns(3)
+        return self.harness.all_rows()
+
+    def numbers(self, count: int) -> list[int]:
+        return [row[2]["n"] for _, _, row in self.read(count)]
+
+    def wait(self, found: Any) -> None:
+        until = time.monotonic() + 30
+        while not found():
+            assert time.monotonic() < until, self.harness.errors
+            self.harness.clock.advance("1s")
+            self.harness.turns(1)
+            time.sleep(0.01)
+
+    def confirmed(self) -> int:
+        ((lsn,),) = self.run("select confirmed_flush_lsn::text from pg_replication_slots where slot_name = 'T'")
+        return lsn_of(lsn)
+
+    def end(self) -> int:
+        ((lsn,),) = self.run("select pg_current_wal_lsn()::text")
+        return lsn_of(lsn)
+
+
+@pytest.fixture
+def changes(dsn: str) -> Iterator[Changes]:
+    made = Changes(dsn)
+    yield made
+    drop(made)
+
+
+def drop(changes: Changes) -> None:
+    """Remove the slot, which would keep the log."""
+    changes.harness.stop(store=False)
+    disconnect(changes)
+    changes.run("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = 'T'")
+
+
+def disconnect(changes: Changes) -> None:
+    """End the connection that reads the slot, as the kernel does for a process that was killed."""
+    until = time.monotonic() + 30
+    while changes.run("select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = 'T' and active"):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+# -- changes -----------------------------------------------------------------------------------------------------------------
+
+
+def test_changes_have_their_rows_before_and_after(changes: Changes) -> None:
+    changes.insert(0)
+    changes.start()
+    changes.run("insert into T (n, at) values (1, '2024-02-29'), (2, null); update T set n = 3 where id = 2")
+    changes.run("update T set id = 20 where id = 2; delete from T where id = 3")
+    changes.run("alter table T replica identity full; update T set n = 4 where id = 20")
+    changes.run("truncate T")
+    table = f"public.{changes.name}"
+    day = date(2024, 2, 29)
+    assert [row for _, _, row in changes.read(7)] == [
+        ("insert", table, {"id": 2, "n": 1, "at": day}, None),
+        ("insert", table, {"id": 3, "n": 2, "at": None}, None),
+        ("update", table, {"id": 2, "n": 3, "at": day}, None),
+        ("update", table, {"id": 20, "n": 3, "at": day}, {"id": 2}),
+        ("delete", table, None, {"id": 3}),
+        ("update", table, {"id": 20, "n": 4, "at": day}, {"id": 20, "n": 3, "at": day}),
+        ("truncate", table, None, None),
+    ]
+    assert changes.harness.errors == []
+
+
+def test_transactions_come_in_the_order_of_their_commits_and_whole(changes: Changes) -> None:
+    changes.start()
+    with psycopg.connect(changes.dsn) as late:
+        late.execute(f"insert into {changes.name} (n) values (1)")
+        changes.insert(2)
+        late.execute(f"insert into {changes.name} (n) values (3)")
+    with psycopg.connect(changes.dsn) as undone:
+        undone.execute(f"insert into {changes.name} (n) values (4)")
+        undone.rollback()
+    changes.insert(5)
+    assert changes.numbers(4) == [2, 1, 3, 5]
+    positions = [position for _, position, _ in changes.harness.all_rows()]
+    assert positions == sorted(set(positions))
+
+
+def test_a_large_value_that_has_not_changed_is_left_out_or_taken_from_the_old_row(changes: Changes) -> None:
+    changes.run("alter table T add large text; alter table T alter large set storage external")
+    changes.run(f"insert into T (n, large) values (1, '{'x' * 10_000}')")
+    changes.start()
+    changes.run("update T set n = 2")
+    changes.run("alter table T replica identity full; update T set n = 3")
+    first, second = [row[2] for _, _, row in changes.read(2)]
+    assert first == {"id": 1, "n": 2, "at": None}
+    assert second == {"id": 1, "n": 3, "at": None, "large": "x" * 10_000}
+
+
+def test_a_row_that_cannot_be_represented_is_given_up_and_the_others_are_read(changes: Changes) -> None:
+    changes.start()
+    changes.run("insert into T (n, at) values (1, null), (2, 'infinity'), (3, null)")
+    assert changes.numbers(2) == [1, 3]
+    ((_, position, record),) = changes.harness.given_up
+    assert position[1] == 2 and b"infinity" in record
+
+
+# -- positions ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", range(5))
+def test_reading_continues_behind_any_row(changes: Changes, row: int) -> None:
+    harness = changes.start()
+    changes.insert(0)
+    changes.run("insert into T (n) values (1), (2), (3)")
+    changes.insert(4)
+    assert changes.numbers(5) == [0, 1, 2, 3, 4]
+    (kept,) = harness.stored().values()
+    position = harness.all_rows()[row][1]
+    harness.tasks[0].restart({changes.name: kept._replace(position=position)})
+    harness.tasks[0].rows.clear()
+    changes.insert(5)
+    assert changes.numbers(5 - row) == list(range(row + 1, 6))
+
+
+def test_rows_that_are_done_are_confirmed_and_no_others(changes: Changes) -> None:
+    harness = changes.start()
+    changes.run("insert into T (n) values (1), (2)")
+    changes.insert(3)
+    rows = changes.read(3)
+    before = changes.confirmed()
+    changes.wait(lambda: True)
+    assert before < rows[0][1][0] and changes.confirmed() == before
+    harness.tasks[0].spout.on_committed({changes.name: rows[0][1]})
+    changes.wait(lambda: changes.confirmed() == rows[0][1][0])
+    harness.stop(store=False)
+    changes.start()
+    assert changes.numbers(3) == [1, 2, 3], "a transaction that is done in part is sent again"
+    changes.harness.tasks[0].commit()
+    changes.wait(lambda: changes.confirmed() > rows[2][1][0])
+    changes.harness.stop(store=False)
+    changes.start()
+    changes.insert(4)
+    assert changes.numbers(1)[-1] == 4
+
+
+def test_the_log_of_other_tables_is_confirmed_while_nothing_is_in_flight(changes: Changes) -> None:
+    changes.start()
+    changes.run("create table T_other (n int); insert into T_other select generate_series(1, 1000)")
+    end = changes.end()
+    changes.wait(lambda: changes.confirmed() >= end)
+    reader = changes.harness.tasks[0].spout._loop._reader  # type: ignore[union-attr]
+    changes.insert(1)
+    changes.read(1)
+    changes.run("insert into T_other select generate_series(1, 1000)")
+    changes.wait(lambda: reader._slot_bytes.value > 0)
+    held = changes.confirmed()
+    assert held < changes.harness.all_rows()[0][1][0]
+    changes.harness.tasks[0].commit()
+    changes.wait(lambda: changes.confirmed() >= changes.end() - 1000)
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_server_is_read_on(database: PostgresServer, changes: Changes) -> None:
+    changes.start()
+    changes.insert(1)
+    assert changes.numbers(1) == [1]
+    database.kill()
+    try:
+        changes.harness.turns(3)
+    finally:
+        database.start_again()
+    changes.insert(2)
+    changes.wait(lambda: len(changes.harness.all_rows()) == 2)
+    assert changes.numbers(2) == [1, 2] and changes.harness.errors
+
+
+def test_the_slot_of_a_task_that_has_not_gone_yet_is_taken_when_it_has(changes: Changes) -> None:
+    former = changes.start()
+    other = PartitionHarness(changes.spout)
+    other.turns(3)
+    assert any("is active" in str(error) for error in other.errors)
+    former.stop(store=False)
+    changes.harness = other
+    changes.insert(1)
+    assert changes.numbers(1) == [1]
+
+
+@pytest.mark.parametrize("on_lost", ["fail", "skip"])
+def test_a_slot_that_was_dropped_is_reported(dsn: str, on_lost: str) -> None:
+    changes = Changes(dsn, on_lost=on_lost)
+    harness = changes.start()
+    changes.insert(1)
+    assert changes.numbers(1) == [1]
+    harness.stop()
+    drop(changes)
+    changes.insert(2)
+    harness.start(1)
+    changes.harness = harness
+    changes.wait(lambda: harness.errors)
+    assert "has no slot" in str(harness.errors[0])
+    if on_lost == "fail":
+        changes.wait(lambda: len(harness.errors) > 1)
+        assert changes.run("select * from pg_replication_slots where slot_name = 'T'") == []
+    else:
+        changes.insert(3)
+        assert changes.numbers(2) == [1, 3] and len(harness.errors) == 1
+    drop(changes)
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "why"),
+    [
+        ("", {"publication": "none"}, "no publication 'none'"),
+        ("select pg_create_logical_replication_slot('T', 'test_decoding')", {}, "has the plugin test_decoding"),
+        ("grant usage on schema public to locked", {"user": "locked"}, "may not replicate|refuses the connection"),
+    ],
+)
+def test_what_cannot_heal_is_refused_at_the_start(dsn: str, made: str, options: dict[str, str], why: str) -> None:
+    changes = Changes(dsn)
+    if made:
+        changes.run(made)
+    address = dsn.replace("user=topo", f"user={options.get('user', 'topo')}")
+    with pytest.raises(ConfigError, match=why):
+        PartitionHarness(lambda: PostgresCdcSpout(address, options.get("publication", changes.name), slot=changes.name))
+    changes.run("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = 'T'")
+
+
+class Numbers(BasicBolt):
+    outputs = ("n",)
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        collector.emit((tup["new"]["n"],))
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("crash", ["spout", "bolt"])
+def test_a_topology_gets_each_change_whatever_crashes(changes: Changes, delivery: str, crash: str) -> None:
+    def build() -> Any:
+        builder = TopologyBuilder("cdc").config(delivery=delivery, checkpoint_interval="1s", message_timeout="5s")
+        builder.set_spout("spout", changes.spout())
+        builder.set_bolt("bolt", Numbers()).shuffle_grouping("spout")
+        return builder.build()
+
+    changes.harness = PartitionHarness(changes.spout)
+    changes.harness.turns(2)
+    changes.harness.stop(store=False)
+    test = TopologyTest(build)
+    changes.insert(*range(10))
+    until = time.monotonic() + 30
+    while len(test.emitted("bolt")) < 10 and time.monotonic() < until:
+        test.advance("1s")
+    test.crash(crash)
+    if crash == "spout":
+        disconnect(changes)
+    changes.insert(*range(10, 20))
+    while 19 not in {n for (n,) in test.emitted("bolt")} and time.monotonic() < until:
+        test.advance("1s")
+    assert {n for (n,) in test.emitted("bolt")} == set(range(20))

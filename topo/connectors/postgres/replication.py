@@ -1,0 +1,95 @@
+"""A connection that streams the changes of a replication slot, by psycopg's layer of libpq. It never waits for data."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from topo.connectors.postgres.pgoutput import feedback, lsn_text
+from topo.connectors.staged_table import quoted
+from topo.errors import TopoEnvironmentError
+
+_TIMEOUT = "-c wal_sender_timeout=300000"
+"""In milliseconds. A task that waits for others sends nothing meanwhile."""
+
+
+class LogMessage(NamedTuple):
+    """A message of the stream: that of the plugin, or none; the end of the log; whether an answer is wanted."""
+
+    data: bytes | None
+    log_end: int
+    wants_reply: bool = False
+
+
+def loader() -> Any:
+    """Return a function that loads a text by the oid of its type, as psycopg does; unknown types stay texts."""
+    transformer = Transformer()
+
+    def load(type_: int, data: bytes) -> Any:
+        return transformer.get_loader(type_, pq.Format.TEXT).load(data)
+
+    return load
+
+
+class ReplicationStream:
+    """The stream of a slot, from the place that the server has kept or a later one.
+
+    Raises:
+        psycopg.Error, TopoEnvironmentError: it cannot begin.
+    """
+
+    def __init__(self, dsn: str, slot: str, publication: str, position: int) -> None:
+        given = conninfo_to_dict(dsn)
+        options = f"{given.get('options') or ''} {_TIMEOUT}".strip()
+        settings = {"connect_timeout": given.get("connect_timeout", 10), "replication": "database", "options": options}
+        self._connection: psycopg.Connection[Any] = psycopg.connect(make_conninfo(dsn, **settings), autocommit=True)
+        try:
+            pgconn = self._pgconn = self._connection.pgconn
+            names = quoted(publication).replace("'", "''")
+            command = (
+                f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(position)} "
+                f"(proto_version '1', publication_names '{names}')"
+            )
+            result = pgconn.exec_(command.encode())
+            if result.status != pq.ExecStatus.COPY_BOTH:
+                raise psycopg.OperationalError(result.error_message.decode(errors="replace").strip())
+            pgconn.nonblocking = 1
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def messages(self) -> Iterator[LogMessage]:
+        """Yield the messages that have come.
+
+        Raises:
+            psycopg.Error, TopoEnvironmentError: the connection is lost.
+        """
+        self._pgconn.consume_input()
+        while True:
+            size, data = self._pgconn.get_copy_data(1)
+            if size == 0:
+                return
+            if size < 0:
+                raise TopoEnvironmentError("the server has ended the replication")
+            found = bytes(data)
+            if found[:1] == b"w":
+                _start, end = struct.unpack_from("!QQ", found, 1)
+                yield LogMessage(found[25:], end)
+            elif found[:1] == b"k":
+                end, _sent_at, wants_reply = struct.unpack_from("!QQ?", found, 1)
+                yield LogMessage(None, end, wants_reply)
+
+    def confirm(self, lsn: int) -> None:
+        """Let the server drop its log up to a place."""
+        self._pgconn.put_copy_data(feedback(lsn))
+        self._pgconn.flush()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
