@@ -201,7 +201,7 @@ class _Writer:
         if leaf.with_record and not leaf.spread:
             if leaf.layout.record is None:
                 check = self._named("check", check_unknown(leaf.label))
-                self.put(depth, f"if type({r}) not in SCALARS: {check}({r})", leaf.label, leaf.site)
+                self.put(depth, f"if type({r}) is not str and type({r}) not in SCALARS: {check}({r})", leaf.label, leaf.site)
             values += leaf.layout.packed(r, self._space)
         row = f"({', '.join([*values, f'*{r}'] if leaf.spread else values)},)"
         where = f", {leaf.stream!r}" if t or leaf.stream != DEFAULT_STREAM else ""
@@ -219,8 +219,9 @@ class _Writer:
             self._parse(step, depth, r, k, t)
             return
         f = self._named("f", step.function) if step.function is not None else ""
+        result = inlined(step.function, r) or f"{f}({r})"
         if kind == "map":
-            put(f"{(new := self._fresh('r'))} = {f}({r})")
+            put(f"{(new := self._fresh('r'))} = {result}")
             r = new
         elif kind == "map_keyed":
             put(f"{(new := self._fresh('r'))} = {f}({k}, {r})")
@@ -232,13 +233,13 @@ class _Writer:
             put(f"{f}({r})")
         elif kind == "flat_map":
             items, new = self._fresh("v"), self._fresh("r")
-            put(f"{items} = {f}({r})")
+            put(f"{items} = {result}")
             put(f"if type({items}) is str: {self._named('refuse', _refuse_text)}({items})")
             put(f"for {new} in {items}:")
             r, depth = new, depth + 1
         elif kind in ("filter", "only", "branch"):
             is_class = kind == "only" and isinstance(step.function, type)
-            put(f"if isinstance({r}, {f}):" if is_class else f"if {f}({r}):")
+            put(f"if isinstance({r}, {f}):" if is_class else f"if {result}:")
             if kind == "branch":
                 self.tree(main, depth + 1, r, k, t)
                 put("else:")
@@ -246,13 +247,14 @@ class _Writer:
             depth += 1
         elif kind == "with_event_time":
             t = self._fresh("t")
-            put(f"{t} = {f}({r})")
+            put(f"{t} = {result}")
             put(f"if type({t}) is not int: {self._named('refuse', _refuse_time)}({t})")
         elif kind in ("key_by", "gather"):
             k = self._fresh("k")
-            put(f"{k} = {f}({r})" if f else f"{k} = None")
+            put(f"{k} = {result}" if f else f"{k} = None")
             if f:
-                put(f"if type({k}) not in KEYS: {self._named('check', _check_key)}({k})")
+                # The comparison with the usual type costs a third of the look-up.
+                put(f"if type({k}) is not str and type({k}) not in KEYS: {self._named('check', _check_key)}({k})")
         # merge and values change nothing.
         if main or kind in ("flat_map", "filter", "only", "branch"):
             self.tree(main, depth, r, k, t)
@@ -271,6 +273,22 @@ class _Writer:
         self.tree(bad, depth + 1, r, k, t)
         self.put(depth, "else:", step.label, step.site)
         self.tree(main, depth + 1, new, k, t)
+
+
+_SAME = (lambda record: record).__code__
+_ATTRIBUTE = (lambda record: record.name).__code__
+
+
+def inlined(function: Any, r: str) -> str | None:
+    """Return the expression of a function that returns its argument, or an attribute of it; None for every other function."""
+    if type(function) is not FunctionType or function.__defaults__ or function.__kwdefaults__:
+        return None
+    code = function.__code__
+    for simple in (_SAME, _ATTRIBUTE):
+        same = code.co_code == simple.co_code and code.co_flags == simple.co_flags
+        if same and code.co_argcount == 1 and not code.co_kwonlyargcount and not code.co_freevars:
+            return f"{r}.{code.co_names[0]}" if code.co_names else r
+    return None
 
 
 def _refuse_text(given: str) -> None:

@@ -135,14 +135,16 @@ class RunningBolt(StatefulBolt):
         self.outputs = dict(outputs)
         self._state: dict[Any, Any] = {}
         self._changed: dict[Any, None] = {}
-        """Keys whose results have yet to be emitted, in the order of their changes."""
+        """With `every` the keys whose results have yet to be emitted, in the order of their changes."""
+        self._emitted: set[Any] = set()
+        """With AT_END the keys whose results have been emitted."""
         self.component_settings = {"tick_interval": f"{when.period_ms}ms" if when.kind == "every" else None}
 
     def prepare(self, context: TaskContext) -> None:
         """Compile the chain."""
         space: dict[str, Any] = {"state": self._state, "changed": self._changed, "MISSING": MISSING, "own": _own_copy}
         space |= {"function": self._function, "initial": self._initial, "is_none": self._is_none}
-        before = [*_INPUT, "k = values[0]"] if self._kind == "count" else [*_INPUT, *reading(self._layout, True, space)]
+        before = ["k = tup.values[0]"] if self._kind == "count" else ["values = tup.values", *reading(self._layout, True, space)]
         before += {
             "count": ["r = state.get(k, 0) + 1"],
             "reduce": ["old = state.get(k, MISSING)", "r = r if old is MISSING else function(own(old), r)"],
@@ -153,10 +155,12 @@ class RunningBolt(StatefulBolt):
         self.chain.open(context)
         self._emit_one = self.chain.compiled("emit_one(k, r, emit)")
         if self._when.kind == "each":
+            before.append("emit = collector.emit")
             self._run = self.chain.compiled("run(tup, collector)", before, ["state[k] = r"], space)
         else:
             quiet = Chain(self.chain.name, self.chain.label, self.chain.site, [])
-            self._run = quiet.compiled("run(tup, collector)", before, ["state[k] = r", "changed[k] = None"], space)
+            after = ["state[k] = r", *(["changed[k] = None"] if self._when.kind == "every" else [])]
+            self._run = quiet.compiled("run(tup, collector)", before, after, space)
         if self._when.kind != "every":
             self.execute = self._run  # type: ignore[method-assign]
         self._pack = self._state_layout.packer(self.chain.label)
@@ -180,20 +184,25 @@ class RunningBolt(StatefulBolt):
 
     def end_of_input(self, collector: BasicCollector) -> None:
         """Emit the results that have not been emitted."""
-        if self._when.kind != "each":
-            self._emit_changed(collector)
+        if self._when.kind == "at_end":
+            self._changed.update((key, None) for key in self._state if key not in self._emitted)
+            self._emitted.update(self._changed)
+        self._emit_changed(collector)
 
     def snapshot(self) -> dict[Any, Any]:
-        """Return for each key its result, and whether it has yet to be emitted."""
-        return {key: (self._pack(value), key in self._changed) for key, value in self._state.items()}
+        """Return for each key its result, and whether it was changed (`every`) or emitted (AT_END)."""
+        marked = self._emitted if self._when.kind == "at_end" else self._changed
+        return {key: (self._pack(value), key in marked) for key, value in self._state.items()}
 
     def restore(self, state: Any) -> None:
         """Take the results of a checkpoint."""
-        self._state.clear()
-        self._changed.clear()
-        for key, (packed, changed) in (state or {}).items():
+        for held in (self._state, self._changed, self._emitted):
+            held.clear()
+        for key, (packed, marked) in (state or {}).items():
             self._state[key] = self._unpack(packed)
-            if changed:
+            if marked and self._when.kind == "at_end":
+                self._emitted.add(key)
+            elif marked:
                 self._changed[key] = None
 
     def _is_none(self) -> None:

@@ -293,7 +293,9 @@ class Lowering:
             strategy = WatermarkStrategy.bounded_out_of_orderness(clock.settings["disorder"])
             if clock.settings["idle"] is not None:
                 strategy = strategy.with_idleness(clock.settings["idle"])
-        return Chain(name, str(node), node.site, tree), strategy
+        chain = Chain(name, str(node), node.site, tree)
+        chain.compiled("check(k, r, emit)")
+        return chain, strategy
 
     def _tree(
         self, source: Node, output: str, found: list[tuple[Leaf, Node]], only: Node | None = None
