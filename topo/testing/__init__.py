@@ -15,7 +15,8 @@ from topo.testing.given_tuples import TICK, GivenTuple, tuple_of
 from topo.testing.operator_harness import OperatorHarness
 from topo.testing.operator_output import Emitted, OnStream, Status, Watermark
 from topo.testing.recording import RefusedInputError
-from topo.testing.script import ADVANCE, CRASH, END, FAIL_NEXT, PAUSE, Message, message
+from topo.testing.script import ADVANCE, CRASH, END, FAIL_NEXT, IDLE, PAUSE, WATERMARK, Message, message
+from topo.testing.stream_test import Seen, StreamInput, StreamTest
 from topo.testing.timer_harness import Fired, TimerHarness
 from topo.testing.topology_test import DeadLetter, TopologyTest
 from topo.testing.trigger_harness import Asked, TriggerHarness
@@ -28,8 +29,10 @@ __all__ = [
     "CRASH",
     "END",
     "FAIL_NEXT",
+    "IDLE",
     "PAUSE",
     "TICK",
+    "WATERMARK",
     "Asked",
     "BoltError",
     "BoltRun",
@@ -44,7 +47,10 @@ __all__ = [
     "OnStream",
     "OperatorHarness",
     "RefusedInputError",
+    "Seen",
     "Status",
+    "StreamInput",
+    "StreamTest",
     "TimerHarness",
     "TopologyTest",
     "TriggerHarness",

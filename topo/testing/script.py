@@ -95,7 +95,23 @@ class FailNext:
         return "FAIL_NEXT"
 
 
+@dataclass(frozen=True, slots=True)
+class WatermarkAt:
+    """The marker WATERMARK: the source promises that no message with a timestamp up to this one follows."""
+
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdleMarker:
+    """The marker IDLE: readers do not wait for watermarks of the source until its next message or watermark."""
+
+    def __repr__(self) -> str:
+        return "IDLE"
+
+
 END: Final = EndMarker()
+IDLE: Final = IdleMarker()
 CRASH: Final = Crash()
 FAIL_NEXT: Final = FailNext()
 
@@ -110,7 +126,12 @@ def ADVANCE(duration: ClockDuration) -> Advance:
     return Advance(parse_duration(duration))
 
 
-Marker = EndMarker | Crash | Pause | Advance | FailNext
+def WATERMARK(timestamp: int) -> WatermarkAt:
+    """Return the marker: the source emits this watermark (milliseconds)."""
+    return WatermarkAt(timestamp)
+
+
+Marker = EndMarker | Crash | Pause | Advance | FailNext | WatermarkAt | IdleMarker
 
 
 @dataclass(slots=True)
@@ -170,6 +191,13 @@ class ScriptedSpout(RetryingSpout):
             if isinstance(entry, Message):
                 self._next += 1
                 self._emit(entry)
+                return
+            if isinstance(entry, WatermarkAt | IdleMarker):
+                self._next += 1
+                if isinstance(entry, WatermarkAt):
+                    self._collector.emit_watermark(entry.timestamp)
+                else:
+                    self._collector.mark_idle()
                 return
             if place not in script.happened and not self._happen(place, entry):
                 return
@@ -236,7 +264,7 @@ def scripts_of(
         if isinstance(item, Marker):
             has_ended = isinstance(item, EndMarker)
             # Markers about time are for every task.
-            for script in scripts if isinstance(item, EndMarker | Pause) else [scripts[dealt % tasks]]:
+            for script in scripts if isinstance(item, EndMarker | Pause | WatermarkAt | IdleMarker) else [scripts[dealt % tasks]]:
                 script.entries.append(item)
             continue
         read = _message_of(item, widths, where)

@@ -310,6 +310,17 @@ class TopologyTest:
         self._cluster.beat_all()
         return describe(self._cluster.master, self.clock())
 
+    def script(self, source: str, task_index: int = 0) -> Script:
+        """Return the script of a source, which may grow while the topology runs.
+
+        Raises:
+            NotFoundError: no such script was given.
+        """
+        found = self._scripts.get((source, task_index))
+        if found is None:
+            raise NotFoundError(f"no script was given for source {source!r}, task {task_index}.")
+        return found
+
     def bolt(self, component: str, task_index: int = 0) -> Any:
         """Return the bolt that runs, or ran last, in a task: the user's own object, to look at.
 

@@ -1,0 +1,96 @@
+"""The test kit of streams: sources fed step by step, and results as they are committed."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from topo import UserError
+from topo.streams import KeyedStream, Session, Stream, Tumbling, Windowed
+from topo.testing import StreamTest
+
+
+class Click(msgspec.Struct):
+    user: str
+    key: int = 0
+
+
+class Visit(msgspec.Struct):
+    user: str
+    start: int
+    clicks: int
+
+
+def visits(clicks: Stream[Click]) -> Stream[Visit]:
+    sessions = clicks.key_by(lambda click: click.user).window(Session("30s")).count(name="visits")
+    return sessions.map_keyed(lambda user, w: Visit(user, w.start, w.value), of=Visit)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_session_ends_after_its_gap_also_behind_a_crash(seed: int) -> None:
+    with StreamTest(seed=seed) as test:
+        clicks = test.source(Click)
+        seen = test.collect(visits(clicks.stream))
+        clicks.send(Click("ann"), at=0)
+        clicks.watermark(29_998)
+        assert seen.take() == []
+        test.crash("visits")
+        clicks.watermark(29_999)
+        assert seen.take() == [Visit("ann", 0, 1)]
+        test.crash("seen-1")
+        clicks.send(Click("ann"), Click("bob", 7), at=100_000)
+        clicks.end()
+        assert sorted(seen.take(), key=lambda visit: visit.user) == [Visit("ann", 100_000, 1), Visit("bob", 100_000, 1)]
+        assert len(seen.all) == 3
+
+
+def counted(a: Stream[int], b: Stream[int]) -> KeyedStream[None, Windowed[int]]:
+    return a.merge(b).gather().window(Tumbling("10ms")).count()
+
+
+def test_a_crashed_source_keeps_the_watermark_of_its_checkpoint() -> None:
+    with StreamTest() as test:
+        first, second = test.source(int), test.source(int, "other")
+        seen = test.collect(counted(first.stream, second.stream))
+        first.send(1, at=0)
+        first.watermark(20)
+        first.send(2, at=30)
+        test.advance("1s")
+        test.crash("source")
+        second.watermark(25)
+        assert seen.take() == [(None, Windowed(0, 10, 1))]
+
+
+def test_an_idle_source_holds_no_window_open() -> None:
+    with StreamTest() as test:
+        first, second = test.source(int), test.source(int, "other")
+        seen = test.collect(counted(first.stream, second.stream))
+        second.send(1, at=0)
+        first.send(1, at=1)
+        first.watermark(100)
+        assert seen.take() == []
+        second.idle()
+        assert seen.take() == [(None, Windowed(0, 10, 2))]
+
+
+def test_an_error_of_the_program_fails_the_test_unless_it_is_looked_at() -> None:
+    def draw(test: StreamTest) -> None:
+        numbers = test.source(int)
+        test.collect(numbers.stream.map(lambda n: 1 // n))
+        numbers.send(1, 0)
+
+    with pytest.raises(AssertionError, match=r"ZeroDivisionError.*test_stream_test\.py"), StreamTest(attempts=1) as test:
+        draw(test)
+    with StreamTest(attempts=1) as test:
+        draw(test)
+        assert [error.kind for error in test.errors()] == ["ZeroDivisionError"]
+        assert [len(letter.values) for letter in test.dead_letters()] == [1]
+
+
+def test_sources_come_before_the_first_record() -> None:
+    with StreamTest() as test:
+        numbers = test.source(int)
+        test.collect(numbers.stream)
+        numbers.send(1)
+        with pytest.raises(UserError, match="source comes before the first send"):
+            test.source(int)

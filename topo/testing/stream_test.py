@@ -1,0 +1,239 @@
+"""A program of streams under test, step by step: typed inputs and outputs, on a manual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar, overload
+
+from topo.api.spout import RetryingSpout
+from topo.api.two_phase import TwoPhaseSink
+from topo.errors import UserError
+from topo.master.commands import RecordError
+from topo.streams import KeyedStream, Stream, StreamBuilder
+from topo.streams.records import Layout, layout_of
+from topo.testing.clock import ClockDuration
+from topo.testing.script import END, IDLE, WATERMARK, Marker, Script, message
+from topo.testing.topology_test import DeadLetter, TopologyTest
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+_CHECKPOINTS = "10ms"
+_UNTIL_PUBLISHED = "30ms"
+"""Of the clock: in this time a checkpoint begins and completes."""
+
+
+class StreamInput(Generic[T]):
+    """A source of a test. Made by `StreamTest.source`.
+
+    Attributes:
+        stream: its records, to write the program on.
+    """
+
+    def __init__(self, test: StreamTest, name: str, of: type[T]) -> None:
+        self._test, self._name = test, name
+        layout = layout_of(of)
+        self._pack, self._is_record = layout.packer(f"source {name!r}"), bool(layout.attributes)
+        self.stream: Stream[T] = test.flow.from_spout(_TestSpout(layout.attributes or layout.fields), of=of, name=name)
+
+    def send(self, *records: T, at: int | None = None) -> None:
+        """Emit records, with a timestamp (ms) if one is given, and let the program work until nothing is under way."""
+        for record in records:
+            packed = self._pack(record)
+            self._test._feed(self._name, packed if self._is_record else (packed,), at)
+        self._test._run()
+
+    def watermark(self, timestamp: int) -> None:
+        """Promise that no record with a timestamp <= `timestamp` follows. A `with_event_time` behind makes its own instead."""
+        self._mark(WATERMARK(timestamp))
+
+    def idle(self) -> None:
+        """Fall silent: no reader waits for watermarks of this source."""
+        self._mark(IDLE)
+
+    def end(self) -> None:
+        """End the input."""
+        self._mark(END)
+
+    def _mark(self, marker: Marker) -> None:
+        self._test._script(self._name).entries.append(marker)
+        self._test._run()
+
+
+class Seen(Generic[T]):
+    """The results of a stream, each once, as a reader of committed results sees them. Made by `StreamTest.collect`."""
+
+    def __init__(self, test: StreamTest, published: list[Any]) -> None:
+        self._test, self._published = test, published
+        self._taken = 0
+
+    @property
+    def all(self) -> list[T]:
+        """All results so far. A checkpoint passes before: 30 ms of the clock."""
+        self._test.advance(_UNTIL_PUBLISHED)
+        return list(self._published)
+
+    def take(self) -> list[T]:
+        """Return the results since the last call. A checkpoint passes before, as for `all`."""
+        new = self.all[self._taken :]
+        self._taken += len(new)
+        return new
+
+
+class StreamTest:
+    """Runs a function from streams to streams with the engine's own task code, in virtual time, every value through the codec.
+
+        with StreamTest() as test:
+            clicks = test.source(Click)
+            seen = test.collect(visits(clicks.stream))
+            clicks.send(Click("ann", "/"), at=0)
+            clicks.watermark(30_000)
+            assert seen.take() == [...]
+
+    The program runs `exactly_once`. It is built at the first call that lets it work. At the end of the block an error of the
+    program raises AssertionError, unless `errors` was called.
+
+    Args:
+        seed: of the scheduling order and of all ids.
+        settings: of the topology.
+    """
+
+    def __init__(self, *, seed: int = 0, **settings: Any) -> None:
+        self.flow = StreamBuilder("test")
+        self._seed = seed
+        self._settings = {"delivery": "exactly_once", "checkpoint_interval": _CHECKPOINTS, **settings}
+        self._names: list[str] = []
+        self._sinks = 0
+        self._sent = 0
+        self._has_looked = False
+        self._running: TopologyTest | None = None
+
+    def source(self, of: type[T], name: str | None = None) -> StreamInput[T]:
+        """Return a source of records of a type; by default its name is `source`, `source-2`, ..."""
+        self._check_open("source")
+        given = name or ("source" if not self._names else f"source-{len(self._names) + 1}")
+        self._names.append(given)
+        return StreamInput(self, given, of)
+
+    @overload
+    def collect(self, stream: Stream[T]) -> Seen[T]: ...
+    @overload
+    def collect(self, stream: KeyedStream[Any, T]) -> Seen[tuple[Any, T]]: ...
+    def collect(self, stream: Any) -> Seen[Any]:
+        """Return the results of a stream; of a keyed one pairs of key and record."""
+        self._check_open("collect")
+        self._sinks += 1
+        if isinstance(stream, KeyedStream):
+            stream = stream.entries()
+        shelf = _Shelf(layout_of(stream._record))
+        stream.to(_SeenSink(shelf), name=f"seen-{self._sinks}")
+        return Seen(self, shelf.published)
+
+    def advance(self, by: ClockDuration) -> None:
+        """Let time pass."""
+        self._run()
+        self._topology().advance(by)
+
+    def crash(self, component: str, task_index: int = 0) -> None:
+        """Kill the worker of a component's task; `flow.explain()` shows the ids. Its state comes back from the checkpoint."""
+        self._run()
+        self._topology().crash(component, task_index)
+        self._run()
+
+    def errors(self) -> list[RecordError]:
+        """Return what `topo errors` would show."""
+        self._has_looked = True
+        return self._topology().errors()
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the records that were given up."""
+        return self._topology().dead_letters()
+
+    def __enter__(self) -> StreamTest:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None or self._has_looked or self._running is None:
+            return
+        own = [one for one in self._running.errors() if one.file]
+        if own:
+            shown = "; ".join(f"{one.kind}: {one.message} ({one.file}:{one.line})" for one in own)
+            raise AssertionError(f"the program has failed: {shown}")
+
+    def _check_open(self, call: str) -> None:
+        if self._running is not None:
+            raise UserError(f"{call} comes before the first send; the program runs already")
+
+    def _topology(self) -> TopologyTest:
+        if self._running is None:
+            sources: dict[str, list[Any]] = {name: [] for name in self._names}
+            self._running = TopologyTest(self.flow.build(), sources, self._seed, **self._settings)
+        return self._running
+
+    def _script(self, name: str) -> Script:
+        return self._topology().script(name)
+
+    def _feed(self, name: str, row: tuple[Any, ...], at: int | None) -> None:
+        self._sent += 1
+        self._script(name).entries.append(message(*row, message_id=self._sent, timestamp=at))
+
+    def _run(self) -> None:
+        self._topology().run()
+
+
+class _TestSpout(RetryingSpout):
+    """Stands for a source in the topology; its script runs in its place."""
+
+    stamps_all_streams = True
+
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        self.outputs = fields
+
+    def next_tuple(self) -> None:
+        """Never called."""
+
+
+class _Shelf:
+    """Rows of one sink, staged and published. All copies of the sink share it, as they would share a disk."""
+
+    def __init__(self, layout: Layout) -> None:
+        unpack: Callable[[Any], Any] = layout.unpacker()
+        self.unpack = unpack if layout.attributes else lambda row: unpack(row[0])
+        self.staged: dict[int, list[Any]] = {}
+        self.published: list[Any] = []
+        self.tokens = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Shelf:
+        return self
+
+
+class _SeenSink(TwoPhaseSink):
+    """Publishes rows with their checkpoint."""
+
+    outputs = ()
+
+    def __init__(self, shelf: _Shelf) -> None:
+        super().__init__()
+        self._shelf = shelf
+        self._rows: list[Any] = []
+
+    def begin(self) -> None:
+        self._rows = []
+
+    def write(self, tup: Any) -> None:
+        self._rows.append(self._shelf.unpack(tup.values))
+
+    def pre_commit(self) -> int | None:
+        if not self._rows:
+            return None
+        self._shelf.tokens += 1
+        self._shelf.staged[self._shelf.tokens] = self._rows
+        return self._shelf.tokens
+
+    def commit(self, token: Any) -> None:
+        self._shelf.published += self._shelf.staged.pop(token, [])
+
+    def abort(self, token: Any) -> None:
+        self._shelf.staged.pop(token, None)
+        self._rows = []
