@@ -12,6 +12,7 @@ nothing while none does. `Chain` is plain data; `compiled` makes the function in
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -285,7 +286,7 @@ def inlined(function: Any, r: str) -> str | None:
         return None
     code = function.__code__
     for simple in (_SAME, _ATTRIBUTE):
-        same = code.co_code == simple.co_code and code.co_flags == simple.co_flags
+        same = code.co_code == simple.co_code and code.co_flags & ~inspect.CO_NESTED == simple.co_flags
         if same and code.co_argcount == 1 and not code.co_kwonlyargcount and not code.co_freevars:
             return f"{r}.{code.co_names[0]}" if code.co_names else r
     return None

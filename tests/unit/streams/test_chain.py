@@ -49,6 +49,10 @@ def test_only_an_argument_or_its_attribute_is_written_in_place_of_the_call(
     assert inlined(function, "r") == expected
 
 
+def test_a_lambda_within_a_function_is_written_in_place_too() -> None:
+    assert inlined(lambda word: word, "r") == "r"
+
+
 def test_a_closure_that_returns_its_variable_is_called() -> None:
     kept = "kept"
     assert inlined(lambda record: kept, "r") is None

@@ -84,7 +84,7 @@ def test_an_error_of_the_program_fails_the_test_unless_it_is_looked_at() -> None
     with StreamTest(attempts=1) as test:
         draw(test)
         assert [error.kind for error in test.errors()] == ["ZeroDivisionError"]
-        assert [len(letter.values) for letter in test.dead_letters()] == [1]
+        assert [len(one.values) for one in test.dead_letters()] == [1]
 
 
 def test_sources_come_before_the_first_record() -> None:
