@@ -22,6 +22,7 @@ COMMANDS = {
     "status": "Show the state of a topology.",
     "logs": "Show the output and the log of a topology's tasks.",
     "history": "Show the past figures of a topology.",
+    "metrics": "Serve the figures of topologies to Prometheus.",
     "errors": "Show the errors of a topology.",
     "savepoint": "Store the state of a topology, to restore it later.",
     "rebalance": "Change the number of tasks of components.",

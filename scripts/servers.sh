@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3 kafka redis postgres http"
+all="s3 kafka redis postgres http prometheus"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -62,6 +62,8 @@ install_postgres() {
     rm -f "$folder/topo.conf"
     return $result
 }
+
+install_prometheus() { setup metrics && debian prometheus prometheus; }
 
 install_redis() { setup redis && debian redis-server redis-server; }
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from topo.api.metrics import HistogramSnapshot
+from topo.api.metrics import BUCKET_COUNT, HistogramSnapshot, upper_bound
 from topo.api.topology import ComponentKind
 from topo.errors import UserError
 from topo.ids import TaskId
 from topo.master.master import TopologyMaster
+from topo.master.sums import HistogramSum
 from topo.master.task_figures import EVENT_TIME
 from topo.master.windows import WINDOWS, Span
 from topo.observability.status import event_time, latency, shares, status_of, task_row, totals, worker_row
@@ -28,6 +29,9 @@ _SHOWN = ("emitted", "transferred", "executed", "acked", "failed", "errors", "ti
 """Counters of every row; others are in it when they are not 0."""
 
 
+BOUNDS_S = tuple(4.0**power for power in range(-10, 4))
+"""Bounds of latencies for Prometheus: each is one of the bounds of our buckets, so the counts are exact."""
+_BOUND_BUCKETS = tuple(next(bucket for bucket in range(BUCKET_COUNT) if upper_bound(bucket) >= bound) for bound in BOUNDS_S)
 _TROUBLE = ("failed", "errors", "timed_out", "late_acks", "replayed", "dead_lettered", "late", "late_dropped")
 
 
@@ -110,7 +114,7 @@ def _component(master: TopologyMaster, component: PlannedComponent, span: Span, 
         "component": component.id,
         "kind": component.kind.value,
         "parallelism": len(tasks),
-        "counters": {name: _short(count) for name, count in counters.items()},
+        "counters": {name: _exact(count) for name, count in counters.items()},
         "levels": {name: _short(level) for name, level in levels.items() if level and name not in EVENT_TIME},
         "event_time": _event_time(master, levels),
         **rates,
@@ -121,6 +125,7 @@ def _component(master: TopologyMaster, component: PlannedComponent, span: Span, 
         "in_front": waiting,
         "wait_s": _short(wait_s),
         **measured,
+        "histogram": _histogram(sums.latencies.get(name)),
         "growing": {counter: _short(span.rate(counter)) for counter in _TROUBLE if span.count(counter) > 0},
         **_limits(master, component),
         "user": {kind: {name: _short(value) for name, value in values.items()} for kind, values in user.items() if values},
@@ -162,7 +167,7 @@ def _edges(master: TopologyMaster, spans: Mapping[str, Span], in_front: Mapping[
             "tuples": 0 if whole is None else whole.sent,
             "per_s": _short(lately.sent / span.seconds if span.seconds > 0 else 0.0),
             "in_front": in_front[source].get(target, 0),
-            "full_s": _short(0.0 if whole is None else whole.full_s),
+            "full_s": _exact(0.0 if whole is None else whole.full_s),
             "full": _short(_full_share(master, source, target, lately.full_s, span.seconds)),
         }
         found.append(row)
@@ -202,12 +207,30 @@ def _part(master: TopologyMaster, part: SnapshotTaken) -> Figures:
 
 def _worker(row: Figures) -> Figures:
     brief = {name: row[name] for name in ("worker", "state", "pid", "host", "busy_in", "losses", "lost_why")}
-    return brief | {name: _short(row[name]) for name in ("cpu", "cpu_s", "rss_bytes", "silent_s", "starved", "cores")}
+    return (
+        brief
+        | {"cpu_s": _exact(row["cpu_s"])}
+        | {name: _short(row[name]) for name in ("cpu", "rss_bytes", "silent_s", "starved", "cores")}
+    )
+
+
+def _histogram(measured: HistogramSum | None) -> Figures | None:
+    """Return the counts up to each of BOUNDS_S, and the sum, since the master has begun; None where nothing was measured."""
+    if measured is None:
+        return None
+    counts = measured.counts
+    below = [sum(count for bucket, count in counts.items() if bucket <= bound) for bound in _BOUND_BUCKETS]
+    return {"counts": below, "count": sum(counts.values()), "sum_s": measured.total}
 
 
 def _brief(histogram: HistogramSnapshot) -> Figures | None:
     shown = latency(histogram)
     return None if shown is None else {name: _short(shown[name]) for name in ("count", "mean", "p50", "p99", "max")}
+
+
+def _exact(count: float) -> float:
+    """Return a count as it is; one of seconds to the millisecond."""
+    return count if isinstance(count, int) else round(count, 3)
 
 
 def _short(value: float | None) -> float | None:
