@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -62,10 +63,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Have tests in one process, one after the other, that share a Spark or a server, and those of one file.
 
-    A server's tests lie in files that begin with its name: test_kafka_sink.py.
+    A server's tests lie in files that begin with its name, test_kafka_sink.py, or are those of its page, kafka.md.
     """
     file = item.nodeid.partition("::")[0]
-    server = Path(file).stem.split("_")[1] if item.get_closest_marker("server") else None
+    server = None
+    if item.get_closest_marker("server"):
+        page = re.search(r"(\w+)\.md\]$", item.nodeid)
+        server = page[1] if page else Path(file).stem.split("_")[1]
     group = "spark" if item.get_closest_marker("spark") else server or file
     item.add_marker(pytest.mark.xdist_group(group))
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.connectors.pages import names_of
 
 from tests.connectors.kafka_sources import PatientSpout, delete_topic
+from tests.integration.test_docs_code import ROOT, code_of
 from tests.servers.kafka import PASSWORD, STRANGER, USER, Broker, sasl
 from topo.errors import ConfigError, NotFoundError, TopoError
 from topo.testing import TopologyTest
@@ -283,7 +283,8 @@ def test_a_pattern_without_a_topic_is_reported_and_its_topics_are_read_when_they
 
 
 def test_the_topology_of_the_page_writes_each_order_once(broker: Broker, tmp_path: Path) -> None:
-    page = names_of("kafka.md")
+    page: dict[str, Any] = {}
+    exec(compile(code_of(ROOT / "docs" / "kafka.md"), "kafka.md", "exec"), page)
     delete_if_there(broker, "orders")
     broker.create_topic(2, "orders")
     for n in range(10):
