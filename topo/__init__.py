@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from topo.connectors.http.webhook_spout import WebhookSpout
     from topo.connectors.iterable_spout import IterableSpout
     from topo.connectors.json_lines_sink import JsonLinesSink
+    from topo.connectors.kafka.sink import KafkaSink
     from topo.connectors.kafka.spout import KafkaSpout
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
     from topo.connectors.postgres.cdc_spout import PostgresCdcSpout
@@ -80,6 +81,7 @@ _LAZY = {
     "HttpSink": "topo.connectors.http.http_sink",
     "IterableSpout": "topo.connectors.iterable_spout",
     "JsonLinesSink": "topo.connectors.json_lines_sink",
+    "KafkaSink": "topo.connectors.kafka.sink",
     "KafkaSpout": "topo.connectors.kafka.spout",
     "MemoryPartitions": "topo.connectors.memory_spout",
     "MemorySpout": "topo.connectors.memory_spout",
@@ -131,6 +133,7 @@ __all__ = [
     "HttpSink",
     "IterableSpout",
     "JsonLinesSink",
+    "KafkaSink",
     "KafkaSpout",
     "MemoryPartitions",
     "MemorySpout",

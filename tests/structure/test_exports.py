@@ -52,6 +52,7 @@ PUBLIC = [
     "HttpSink",
     "IterableSpout",
     "JsonLinesSink",
+    "KafkaSink",
     "KafkaSpout",
     "Metrics",
     "NotFoundError",

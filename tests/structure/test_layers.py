@@ -83,6 +83,8 @@ IO_EXCEPTIONS = {
     ("connectors/kafka/cluster.py", "time"): "how long a request may take",
     ("connectors/kafka/idle_wait.py", "threading"): "a thread that waits for records",
     ("connectors/kafka/reader.py", "time"): "the age of a record, which the clock of its producer has stamped",
+    ("connectors/kafka/targets.py", "time"): "how long a request may take",
+    ("connectors/kafka/transactions.py", "time"): "how long a request may take",
     ("connectors/loop_thread.py", "asyncio"): "the loop of clients that need one, on a thread beside the task's",
     ("connectors/loop_thread.py", "threading"): "that thread",
 }

@@ -20,6 +20,7 @@ SYSTEM = "a call of the operating system fails or is seen"
 COUNTS = "counts calls"
 
 EXCEPTIONS = {
+    "tests/connectors/test_kafka_sink_faults.py": LIMIT,
     "tests/contract/test_killed_sinks.py": LIMIT,
     "tests/contract/test_two_phase_sinks.py": LIMIT,
     "tests/connectors/test_postgres_sink.py": LIMIT,

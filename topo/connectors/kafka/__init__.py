@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from topo.connectors.kafka.sink import KafkaSink
     from topo.connectors.kafka.spout import KafkaSpout
 
-__all__ = ["KafkaSpout"]
+__all__ = ["KafkaSink", "KafkaSpout"]
 
-_LAZY = {"KafkaSpout": "topo.connectors.kafka.spout"}
+_LAZY = {"KafkaSink": "topo.connectors.kafka.sink", "KafkaSpout": "topo.connectors.kafka.spout"}
 
 
 def __getattr__(name: str) -> Any:

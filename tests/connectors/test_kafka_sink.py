@@ -1,0 +1,63 @@
+"""KafkaSink keeps the promises of two-phase sinks, on a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.contract import test_two_phase_sinks as contract
+from tests.contract.two_phase_sinks import SinkKind
+from tests.servers.kafka import Broker
+
+pytest.importorskip("confluent_kafka")
+
+from topo.connectors.kafka import KafkaSink
+
+pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("kafka")]
+
+
+class Topics:
+    """One topic for each folder that a test of the contract writes to."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._names: dict[Path, str] = {}
+
+    def of(self, folder: Path) -> str:
+        if folder not in self._names:
+            self._names[folder] = self.broker.create_topic()
+        return self._names[folder]
+
+    def rows(self, folder: Path) -> list[int]:
+        return [json.loads(record.value())["n"] for record in self.broker.records(self.of(folder))]
+
+
+@pytest.fixture
+def kind(broker: Broker) -> SinkKind:
+    topics = Topics(broker)
+    # Writers are named by topology and component, which the tests of the contract share: markers are stored by topic.
+    return SinkKind(
+        "kafka",
+        lambda folder: KafkaSink(topics.of(folder), bootstrap_servers=broker.address, staging=folder),
+        topics.rows,
+        lambda folder: [path.name for path in folder.glob(".staged/*")],
+    )
+
+
+def cases() -> list[object]:
+    """Return the tests of the contract, those with a further argument for each of its values."""
+    found = []
+    for name, test in vars(contract).items():
+        if name.startswith("test_"):
+            marks = {mark.name: mark.args for mark in getattr(test, "pytestmark", ())}
+            argument, values = marks.get("parametrize", ("", [None]))
+            found += [pytest.param(test, {argument: value} if argument else {}, id=f"{name}-{value}") for value in values]
+    return found
+
+
+@pytest.mark.parametrize(("test", "more"), cases())
+def test_the_sink_keeps_the_contract(kind: SinkKind, tmp_path: Path, test: Callable[..., None], more: dict[str, object]) -> None:
+    test(kind, tmp_path, **more)

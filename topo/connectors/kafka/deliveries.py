@@ -1,0 +1,75 @@
+"""Records that are written outside of transactions, in batches: each one is delivered, or comes back with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from topo.connectors.kafka.outgoing import OutgoingRecord, produce
+
+_SLICE_S = 0.5
+_OF_A_BATCH = {"MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "_INVALID_DIFFERENT_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP"}
+"""Errors of all records of a batch that are the fault of one, as the client names them."""
+
+
+class Deliveries:
+    """An idempotent producer.
+
+    Args:
+        settings: of the client.
+        progress: called while a broker does not answer.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], progress: Callable[[], object]) -> None:
+        from confluent_kafka import Producer
+
+        self._producer = Producer({**settings, "delivery.report.only.error": True})
+        self._produce = self._producer.produce
+        self._progress = progress
+
+    def send(self, records: Sequence[OutgoingRecord]) -> dict[int, Any]:
+        """Write records and wait until each is delivered or given up, which `delivery.timeout.ms` bounds.
+
+        Returns:
+            By place in `records`, the client's errors of those that were not delivered.
+        """
+        failed: dict[int, Any] = {}
+        self._send(range(len(records)), records, failed)
+        # The broker refuses a batch for one of its records. Each is tried alone, so that the others do not fail with it.
+        for place in [place for place, error in failed.items() if error.name() in _OF_A_BATCH]:
+            del failed[place]
+            self._send([place], records, failed)
+        return failed
+
+    def _send(self, places: Iterable[int], records: Sequence[OutgoingRecord], failed: dict[int, Any]) -> None:
+        from confluent_kafka import KafkaException
+
+        def reported(place: int, error: Any, _message: Any) -> None:
+            if error is not None:
+                failed[place] = error
+
+        for place in places:
+            try:
+                produce(self._produce, records[place], partial(reported, place))
+            except BufferError:
+                self._wait_for_room(records[place], partial(reported, place))
+            except KafkaException as error:
+                failed[place] = error.args[0]
+        while self._producer.flush(_SLICE_S):
+            self._progress()
+
+    def _wait_for_room(self, record: OutgoingRecord, reported: Callable[[Any, Any], None]) -> None:
+        # The client's queue is full until some are delivered, or given up.
+        while True:
+            self._progress()
+            self._producer.poll(_SLICE_S)
+            with suppress(BufferError):
+                produce(self._produce, record, reported)
+                return
+
+    def close(self) -> None:
+        """Give up the records that were not delivered."""
+        self._producer.purge()
+        self._producer.flush(0)

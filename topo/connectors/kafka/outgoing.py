@@ -1,0 +1,226 @@
+"""Tuples as records for Kafka, and the limits of a topic that a record must keep. Values, without a client.
+
+A record is a tuple `(topic, value, key, partition, timestamp, headers)`: partition -1 lets the client choose by the key, and
+timestamp 0 is the time of sending.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from topo.api.tuples import Tuple
+from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
+from topo.errors import ConfigError, UserError
+
+Header = tuple[str, bytes | None]
+OutgoingRecord = tuple[str, bytes | None, bytes | None, int, int, list[Header] | None]
+Encode = Callable[[Tuple], bytes | None]
+BY_KEY = -1
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+OVERHEAD = 128
+"""More than what a batch with one record adds to its bytes."""
+
+
+class TopicLimits(NamedTuple):
+    """What a topic takes.
+
+    Attributes:
+        partitions: how many it has.
+        most_bytes: of a batch of records, `max.message.bytes`.
+        is_compacted: whether a record needs a key.
+    """
+
+    partitions: int
+    most_bytes: int
+    is_compacted: bool
+
+    def check(self, record: OutgoingRecord, size: int, batch_bytes: int) -> None:
+        """Check that the broker takes a record. In a transaction a refusal would give up all of its records.
+
+        Args:
+            record: the record.
+            size: its bytes.
+            batch_bytes: of the largest batch that the client makes of several records.
+
+        Raises:
+            UserError: it does not.
+        """
+        topic, _, key, partition, _, _ = record
+        if size > min(self.most_bytes, batch_bytes):
+            setting = "its max.message.bytes" if self.most_bytes <= batch_bytes else "message.max.bytes of config="
+            raise UserError(
+                f"a record of {size} bytes is too large for topic {topic!r}, which takes {min(self.most_bytes, batch_bytes)}: "
+                f"raise {setting}, or emit less"
+            )
+        if self.most_bytes < batch_bytes:
+            raise UserError(
+                f"topic {topic!r} takes batches of {self.most_bytes} bytes, and the client makes them of up to {batch_bytes}: "
+                f"set config={{'message.max.bytes': {self.most_bytes}}} or less, or raise max.message.bytes of the topic"
+            )
+        if partition >= self.partitions:
+            raise UserError(f"topic {topic!r} has no partition {partition}; it has {self.partitions}, from 0")
+        if self.is_compacted and key is None:
+            raise UserError(f"topic {topic!r} is compacted and takes no record without a key; name one by key=")
+
+
+def produce(call: Callable[..., None], record: OutgoingRecord, reported: Callable[[Any, Any], None]) -> None:
+    """Give a record to `call`, a client's `produce`; its exceptions are the client's."""
+    topic, value, key, partition, timestamp, headers = record
+    if headers is None:
+        call(topic, value, key, partition, reported, timestamp)
+    else:
+        call(topic, value, key, partition, reported, timestamp, headers)
+
+
+class RecordMaker:
+    """Makes records of tuples.
+
+    Args:
+        topic: a name, or a function of the tuple.
+        key, value, headers, partition: a field's name or a function of the tuple; None: no key, an object of all fields, no
+            headers, the partition by key.
+        timestamp: "tuple": the tuple's own; a field's name or a function, milliseconds since 1970; None: the time of sending.
+        value_serializer, key_serializer: "bytes", "text", "json", or a function of the value.
+
+    Raises:
+        ConfigError: an argument cannot be used.
+    """
+
+    def __init__(
+        self,
+        topic: str | Callable[[Tuple], str],
+        *,
+        key: str | Select | None,
+        value: str | Select | None,
+        headers: str | Select | None,
+        partition: str | Select | None,
+        timestamp: str | Select | None,
+        value_serializer: str | Serialize,
+        key_serializer: str | Serialize,
+    ) -> None:
+        if isinstance(topic, str):
+            check_topic(topic)
+            self._topic_of: Callable[[Tuple], str] | None = None
+        elif callable(topic):
+            self._topic_of = topic
+        else:
+            raise ConfigError(f"topic={topic!r} must be a name or a function of the tuple")
+        self._topic = topic if isinstance(topic, str) else ""
+        self._value = _quick(value, value_serializer, encoder_of(value, value_serializer))
+        # Checked without a key, too: it is a mistake that would show with the first key.
+        encode_key = encoder_of("key" if key is None else key, key_serializer, argument="key")
+        self._key = None if key is None else _quick(key, key_serializer, encode_key)
+        self._headers = None if headers is None else selector_of(headers, "headers")
+        self._partition = None if partition is None else selector_of(partition, "partition")
+        self._is_plain = self._headers is None and self._partition is None and self._topic_of is None
+        self._is_stamped = timestamp == "tuple"
+        self._time: Select = _no_time if timestamp is None or self._is_stamped else selector_of(timestamp, "timestamp")
+
+    def record(self, tup: Tuple) -> tuple[OutgoingRecord, int]:
+        """Return the record of a tuple, and its size.
+
+        Raises:
+            UserError: the tuple has none; it names the field or the argument.
+        """
+        value = self._value(tup)
+        size = OVERHEAD if value is None else OVERHEAD + len(value)
+        key, partition, headers = None, BY_KEY, None
+        if self._key is not None:
+            key = self._key(tup)
+            if key is not None:
+                size += len(key)
+        timestamp = tup.timestamp if self._is_stamped else self._time(tup)
+        moment = 0 if timestamp is None else _moment(timestamp, tup.component)
+        if not self._is_plain:
+            if self._headers is not None:
+                headers = headers_of(self._headers(tup), tup.component)
+                size += sum(len(name) + len(data or b"") + 10 for name, data in headers)
+            if self._partition is not None:
+                partition = _partition(self._partition(tup), tup.component)
+            if self._topic_of is not None:
+                return (self._named_topic(self._topic_of, tup), value, key, partition, moment, headers), size
+        return (self._topic, value, key, partition, moment, headers), size
+
+    def _named_topic(self, topic_of: Callable[[Tuple], str], tup: Tuple) -> str:
+        try:
+            topic = topic_of(tup)
+        except Exception as error:
+            raise UserError(f"topic= has raised for a tuple from {tup.component!r}: {type(error).__name__}: {error}") from error
+        if not isinstance(topic, str) or not topic:
+            raise UserError(f"topic= has returned {topic!r} for a tuple from {tup.component!r}; it must return a name")
+        return topic
+
+
+def _quick(part: str | Select | None, serializer: str | Serialize, encode: Encode) -> Encode:
+    """Return `encode`, with a short way for a field that is bytes or a text; all else, faults included, is left to it."""
+    if not isinstance(part, str) or serializer not in ("bytes", "text"):
+        return encode
+    is_text = serializer == "text"
+
+    def quick(tup: Tuple) -> bytes | None:
+        try:
+            value = tup[part]
+            if is_text and type(value) is str:
+                return value.encode()
+            if not is_text and type(value) is bytes:
+                return value
+        except Exception:
+            pass
+        return encode(tup)
+
+    return quick
+
+
+def _no_time(_tup: Tuple) -> None:
+    return None
+
+
+def check_topic(name: str) -> None:
+    """Check the name of a topic. Raises ConfigError."""
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise ConfigError(f"topic={name!r} cannot be a topic; a name has A-Z, a-z, 0-9, '.', '_', '-', and at most 249 of them")
+
+
+def headers_of(given: Any, component: str) -> list[Header]:
+    """Return headers: a mapping or pairs of names, and texts, bytes or None.
+
+    Raises:
+        UserError: they are something else.
+    """
+    if given is None:
+        return []
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(pairs, Sequence) or isinstance(pairs, str | bytes):
+        raise UserError(f"headers of a tuple from {component!r} are a {type(given).__name__}; give a mapping, or pairs")
+    found: list[Header] = []
+    for pair in pairs:
+        if not isinstance(pair, Sequence) or isinstance(pair, str | bytes) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise UserError(f"headers of a tuple from {component!r} have {pair!r}; give pairs of a name and a value")
+        name, value = pair
+        if isinstance(value, str):
+            value = value.encode()
+        if value is not None and not isinstance(value, bytes):
+            raise UserError(
+                f"header {name!r} of a tuple from {component!r} is a {type(value).__name__}; it must be a text, bytes or None"
+            )
+        found.append((name, value))
+    return found
+
+
+def _partition(value: Any, component: str) -> int:
+    if value is None:
+        return BY_KEY
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UserError(f"partition= gives {value!r} for a tuple from {component!r}; it must be an integer from 0, or None")
+    return value
+
+
+def _moment(value: Any, component: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UserError(
+            f"the timestamp of a tuple from {component!r} is {value!r}; Kafka has milliseconds since 1970, or take timestamp=None"
+        )
+    # The client would take 0 for the time of sending.
+    return value or 1

@@ -1,0 +1,94 @@
+"""What a sink asks Kafka besides writing: the topics that there are, and what they take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from topo.connectors.kafka.outgoing import TopicLimits
+from topo.connectors.kafka.settings import explained
+from topo.errors import TopoError
+
+ANSWER_S = 15.0
+_SLICE_S = 0.5
+_BROKER_BYTES = 1_048_588
+"""`max.message.bytes` where nothing else is set."""
+_LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}
+
+
+class Targets:
+    """The topics of a sink, asked for once each.
+
+    Args:
+        settings: of the client.
+        progress: called while a broker does not answer.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], progress: Callable[[], object]) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        self._settings = settings
+        self._progress = progress
+        self._limits: dict[str, TopicLimits] = {}
+        self._reported: list[Any] = []
+        options: dict[str, Any] = {**settings, "error_cb": self._reported.append}
+        try:
+            self._admin = AdminClient(options)
+        except KafkaException as error:
+            raise explained_error(error, "Kafka's client cannot be made", settings) from None
+
+    def limits(self, topic: str, partition: int = 0) -> TopicLimits:
+        """Return the limits of a topic; it is asked for once more when it has had no such partition.
+
+        Raises:
+            TopoError: there is no such topic, or no broker answers; it has the fix.
+        """
+        found = self._limits.get(topic)
+        if found is None or partition >= found.partitions:
+            found = self._limits[topic] = TopicLimits(self._partitions(topic), *self._settings_of(topic))
+        return found
+
+    def _partitions(self, topic: str) -> int:
+        from confluent_kafka import KafkaException
+
+        until = time.monotonic() + ANSWER_S
+        self._reported.clear()
+        while True:
+            try:
+                found = self._admin.list_topics(topic, timeout=_SLICE_S).topics[topic]
+                if found.error is not None:
+                    raise KafkaException(found.error)
+                return len(found.partitions)
+            except KafkaException as error:
+                # Errors of the connection come only here.
+                self._admin.poll(0)
+                login = next((one for one in self._reported if one.name() in _LOGIN), None)
+                is_passing = error.args[0].name() in ("_TRANSPORT", "_TIMED_OUT", "LEADER_NOT_AVAILABLE")
+                if login is None and is_passing and time.monotonic() < until:
+                    self._progress()
+                    continue
+                found = error.args[0] if login is None else login
+                raise explained(found.name(), found.str(), f"topic {topic!r} cannot be written", self._settings) from None
+
+    def _settings_of(self, topic: str) -> tuple[int, bool]:
+        from confluent_kafka import admin
+
+        resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, topic)  # type: ignore[attr-defined]
+        # Who may write need not have the right to see this. Then a topic with other settings is found out by its refusals.
+        with suppress(Exception):
+            answer = self._admin.describe_configs([resource], request_timeout=ANSWER_S)[resource]
+            until = time.monotonic() + ANSWER_S
+            while not answer.done() and time.monotonic() < until:
+                self._admin.poll(0.01)
+            found = answer.result(0)
+            return int(found["max.message.bytes"].value), "compact" in found["cleanup.policy"].value.split(",")
+        return _BROKER_BYTES, False
+
+
+def explained_error(error: Any, what: str, settings: Mapping[str, Any]) -> TopoError:
+    """Return a KafkaException as an error of topo, with the fix and without secrets."""
+    cause = error.args[0]
+    return explained(cause.name(), cause.str(), what, settings)

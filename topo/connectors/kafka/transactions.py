@@ -1,0 +1,194 @@
+"""Transactions of one writer: rows and marker in one Kafka transaction, which lives no longer than `commit`.
+
+First fence, then read the marker, then commit. A new producer fences the former process of the writer, which may be alive, and
+ends the transaction that it had open; before that the marker cannot be read. So a commit with an unknown end needs nothing else:
+the producer is given up, and the next one finds out by the marker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker
+from topo.connectors.kafka.outgoing import OutgoingRecord, produce
+
+T = TypeVar("T")
+PATIENCE_S = 15.0
+"""How long a step is tried while no broker answers. Then `commit` raises, and is repeated later: other tasks wait meanwhile."""
+_SLICE_S = 0.5
+_PREFIX = "topo."
+_PASSING = {
+    "_ALL_BROKERS_DOWN",
+    "_TIMED_OUT",
+    "_TIMED_OUT_QUEUE",
+    "_TRANSPORT",
+    "_WAIT_COORD",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "UNSTABLE_OFFSET_COMMIT",
+}
+"""Errors of requests outside of transactions that pass."""
+
+
+PRODUCER_SETTINGS = (
+    "acks",
+    "compression.type",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "linger.ms",
+    "queue.buffering.max.kbytes",
+)
+"""Settings that a client which reads would warn about."""
+_FENCED = {"_FATAL", "_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED"}
+
+
+def is_fenced(error: Any) -> bool:
+    """Whether a KafkaException means that a producer of the same writer was made since, or that the broker has forgotten it."""
+    cause = error.args[0]
+    return bool(cause.fatal() or cause.name() in _FENCED)
+
+
+class Transactions:
+    """The producer of one writer.
+
+    Args:
+        settings: of the client, for a producer.
+        writer: its name.
+        marker_topic: an existing topic, whose partition 0 the marker is stored for.
+        progress: called while a broker does not answer.
+
+    Attributes:
+        marker: the last published transaction.
+
+    Raises:
+        KafkaException: no broker answers, or it refuses.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], writer: str, marker_topic: str, progress: Callable[[], object]) -> None:
+        from confluent_kafka import Producer
+
+        self._progress = progress
+        self._topic = marker_topic
+        self._rejected: list[Any] = []
+        name = _PREFIX + writer
+        self._producer = Producer({**settings, "transactional.id": name, "delivery.report.only.error": True})
+        self._patiently(self._producer.init_transactions)
+        self.marker, self._group = self._read_marker(settings, name)
+
+    def _read_marker(self, settings: Mapping[str, Any], group: str) -> tuple[CommitMarker, Any]:
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        shared = {name: value for name, value in settings.items() if name not in PRODUCER_SETTINGS}
+        consumer = Consumer({**shared, "group.id": group, "enable.auto.commit": False})
+        try:
+            place = TopicPartition(self._topic, 0)
+            (found,) = self._patiently(lambda timeout: consumer.committed([place], timeout=timeout))
+            if found.error is not None:
+                raise KafkaException(found.error)
+            marker = CommitMarker(found.offset, found.metadata or "") if found.offset >= 0 else CommitMarker()
+            return marker, consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+
+    def commit(self, number: int, name: str, records: Iterable[OutgoingRecord]) -> None:
+        """Publish records, and the marker with them.
+
+        Raises:
+            KafkaException: they are not published, or it is unknown whether they are. This producer is of no use any more.
+            Exception: that of `records`; they are not published.
+        """
+        from confluent_kafka import TopicPartition
+
+        producer = self._producer
+        self._rejected.clear()
+        producer.begin_transaction()
+        try:
+            call, reported = producer.produce, self._note
+            for record in records:
+                try:
+                    produce(call, record, reported)
+                except BufferError:
+                    self._wait_for_room(record)
+            self._flush()
+            offset = TopicPartition(self._topic, 0, number, metadata=name)
+            self._patiently(lambda timeout: producer.send_offsets_to_transaction([offset], self._group, timeout))
+            self._patiently(producer.commit_transaction)
+        except BaseException:
+            with suppress(Exception):
+                # Readers wait behind an open transaction. Whether it could be ended shows when the next producer is made.
+                producer.purge()
+                producer.abort_transaction(_SLICE_S)
+            raise
+        self.marker = CommitMarker(number, name)
+
+    def _wait_for_room(self, record: OutgoingRecord) -> None:
+        # The client's queue is full until some are delivered.
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            self._raise_rejected(is_late=time.monotonic() > until)
+            self._progress()
+            self._served(self._producer.poll)
+            with suppress(BufferError):
+                produce(self._producer.produce, record, self._note)
+                return
+
+    def _served(self, call: Callable[[float], int]) -> int:
+        """Make a call that serves callbacks."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            return call(_SLICE_S)
+        except SystemError:
+            # So the client reports that the producer was fenced meanwhile.
+            raise KafkaException(KafkaError(KafkaError._FATAL, "the producer cannot be used any more")) from None
+
+    def _flush(self) -> None:
+        until = time.monotonic() + PATIENCE_S
+        left = None
+        while remaining := self._served(self._producer.flush):
+            if remaining != left:
+                left, until = remaining, time.monotonic() + PATIENCE_S
+            self._raise_rejected(is_late=time.monotonic() > until)
+            self._progress()
+        self._raise_rejected(is_late=False)
+
+    def _raise_rejected(self, *, is_late: bool) -> None:
+        from confluent_kafka import KafkaError, KafkaException
+
+        if self._rejected:
+            raise KafkaException(self._rejected[0])
+        if is_late:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def _note(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self._rejected.append(error)
+
+    def _patiently(self, call: Callable[[float], T]) -> T:
+        from confluent_kafka import KafkaException
+
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return call(_SLICE_S)
+            except KafkaException as error:
+                cause = error.args[0]
+                is_repeatable = cause.retriable() or cause.name() in _PASSING
+                if not is_repeatable or cause.txn_requires_abort() or cause.fatal() or time.monotonic() > until:
+                    raise
+                self._progress()
+
+    @property
+    def next_number(self) -> int:
+        """The number of the writer's next transaction."""
+        return self.marker.number + 1 if self.marker.number != NO_NUMBER else 0
+
+    def close(self) -> None:
+        """Give the producer up. It has no open transaction, but after an error."""
+        with suppress(Exception):
+            self._producer.purge()
+            self._producer.flush(0)
