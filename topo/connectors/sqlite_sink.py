@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,7 +14,7 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.connectors.sqlite_table import SqliteTable
-from topo.connectors.staged_table import StagedTable, TableColumns
+from topo.connectors.staged_table import RowBuilder, StagedTable, TableColumns
 from topo.durable import make_folder
 from topo.errors import UnsupportedValueError
 
@@ -63,7 +62,6 @@ class SqliteSink(TwoPhaseSink):
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
         self._path = Path(path)
         self._columns = TableColumns("SqliteSink", columns, key)
-        self._checks = [partial(_storable, name) for name in self._columns.names]
         self._name = table
 
     def open(self, context: TaskContext) -> None:
@@ -73,6 +71,8 @@ class SqliteSink(TwoPhaseSink):
             ConfigError: the table exists and does not fit.
         """
         make_folder(self._path.parent)
+        count = len(self._columns.names)
+        self._builder = RowBuilder(self._columns, [_storable] * count, [""] * count)
         self._store = SqliteTable(self._path, self._name, self._columns, context, self._is_staged)
         self._staging = StagedTable(self._store, self._name, str(self._path), lambda error: self._collector.report_error(error))
 
@@ -87,7 +87,7 @@ class SqliteSink(TwoPhaseSink):
             UnsupportedValueError: SQLite cannot store a value, or a field of the key is None.
             SinkBlockedError: nothing can be written for now.
         """
-        row = self._columns.row(tup, self._checks)
+        row = self._builder.row(tup)
         if self._is_staged:
             self._staging.add(row)
         else:
@@ -123,21 +123,18 @@ class SqliteSink(TwoPhaseSink):
         self._store.close()
 
 
-def _storable(column: str, value: Any) -> Any:
+def _storable(value: Any) -> Any:
     kind = type(value)
     if kind is str:
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise UnsupportedValueError(f"column {column!r}: {error}") from error
+        value.encode()
         return value
     if kind is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
         return value
-    if value is None or kind in (float, bool, bytes):
+    if kind in (float, bool, bytes):
         return value
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal | UUID):
         return str(value)
     what = f"{value!r} is beyond 64 bits" if kind is int else f"SQLite has no type for {kind.__name__}"
-    raise UnsupportedValueError(f"column {column!r}: {what}; emit it as a text")
+    raise UnsupportedValueError(f"{what}; emit it as a text")

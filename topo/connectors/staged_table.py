@@ -8,7 +8,7 @@ transaction, so a move can be repeated by any process at any time.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -161,19 +161,70 @@ class TableColumns:
             raise ConfigError(f"{sink}: no name in columns={columns!r} may begin with '__'")
         if not set(self.key) <= set(self.names):
             raise ConfigError(f"{sink}: key={key!r} must be among columns={columns!r}")
-        self._key_places = [self.names.index(name) for name in self.key]
 
-    def row(self, tup: Tuple, checks: Sequence[Callable[[Any], Any]]) -> TableRow:
-        """Return the row of a tuple, of values as the check of each column returns them.
+
+class RowBuilder:
+    """Makes rows of tuples.
+
+    Args:
+        columns: those of a row.
+        checks: for each column, a function that takes a value other than None. It returns the value to store, or raises
+            UnsupportedValueError or UnicodeEncodeError.
+        types: for each column, the name of its type for messages; "" where it has none.
+        required: the columns, besides those of the key, that take no None.
+    """
+
+    def __init__(
+        self,
+        columns: TableColumns,
+        checks: Sequence[Callable[[Any], Any]],
+        types: Sequence[str],
+        required: Collection[str] = (),
+    ) -> None:
+        self._names, self._checks = columns.names, checks
+        self._labels = [
+            f"column {name!r}{type_ and ' of type '}{type_}" for name, type_ in zip(columns.names, types, strict=True)
+        ]
+        self._required = {
+            place: "is part of the key" if name in columns.key else "refuses null"
+            for place, name in enumerate(columns.names)
+            if name in columns.key or name in required
+        }
+        self._fields: tuple[str, ...] | None = None
+        self._places: list[tuple[int, Callable[[Any], Any]]] = []
+        """Of the values in tuples with these fields, with their checks."""
+
+    def row(self, tup: Tuple) -> TableRow:
+        """Return the row of a tuple.
 
         Raises:
-            UnsupportedValueError: a check has, or a field of the key is None.
+            UnsupportedValueError: a value cannot be stored; the message names the column.
+            NotFoundError: the tuple has no such field.
         """
-        row = tuple([check(tup[name]) for name, check in zip(self.names, checks, strict=True)])
-        for place in self._key_places:
+        origin = tup.origin
+        if origin.fields is not self._fields:
+            for name in self._names:
+                tup[name]
+            self._places = [(origin.index[name], check) for name, check in zip(self._names, self._checks, strict=True)]
+            self._fields = origin.fields
+        values = tup.values
+        try:
+            row = tuple([None if (value := values[place]) is None else check(value) for place, check in self._places])
+        except (UnsupportedValueError, UnicodeEncodeError):
+            self._explain(tup)
+            raise
+        for place, why in self._required.items():
             if row[place] is None:
-                raise UnsupportedValueError(f"column {self.names[place]!r} is part of the key and must have a value")
+                raise UnsupportedValueError(f"{self._labels[place]} {why} and must have a value")
         return row
+
+    def _explain(self, tup: Tuple) -> None:
+        """Raise the error of the first value that cannot be stored, with its column."""
+        for name, check, label in zip(self._names, self._checks, self._labels, strict=True):
+            try:
+                tup[name] is None or check(tup[name])
+            except (UnsupportedValueError, UnicodeEncodeError) as error:
+                raise UnsupportedValueError(f"{label}: {error}") from error
 
 
 class TableStatements:

@@ -1,6 +1,7 @@
 """Which values a column of PostgreSQL takes, decided before they are sent: one bad row of a COPY spoils all of them.
 
-A check takes a value other than None. It returns the value to send, or raises UnsupportedValueError with the reason.
+A check takes a value other than None. It returns the value to send, or raises UnsupportedValueError with the reason, or
+UnicodeEncodeError.
 """
 
 from __future__ import annotations
@@ -52,28 +53,14 @@ class ColumnInfo(NamedTuple):
 
 
 def check_of(column: ColumnInfo) -> tuple[ValueCheck, bool]:
-    """Return the check of a column, None included, and whether it finds everything that the server would refuse."""
+    """Return the check of a column, and whether it finds everything that the server would refuse but None."""
     found: ValueCheck | None = None
     if column.labels is not None:
         found = _one_of(column.labels)
     elif column.type in _CHECKS:
         found = _CHECKS[column.type](column.modifier)
     check = _anything if found is None else found
-    if column.is_array:
-        check = _each(check)
-    name, sql, is_required = column.name, column.sql, column.is_required
-
-    def checked(value: Any) -> Any:
-        if value is None:
-            if is_required:
-                raise UnsupportedValueError(f"column {name!r} of type {sql} refuses null and must have a value")
-            return None
-        try:
-            return check(value)
-        except (UnsupportedValueError, UnicodeEncodeError) as error:
-            raise UnsupportedValueError(f"column {name!r} of type {sql}: {error}") from error
-
-    return checked, found is not None
+    return _each(check) if column.is_array else check, found is not None
 
 
 def _refuse(value: Any, fix: str) -> NoReturn:

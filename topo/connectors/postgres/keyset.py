@@ -112,7 +112,7 @@ class KeysetBatch(NamedTuple):
     """
 
     keys: list[int]
-    stamps: list[int | None]
+    stamps: list[int | None] | None
     values: list[tuple[object, ...]]
     read_to: int
     greatest: int

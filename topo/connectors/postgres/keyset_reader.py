@@ -114,10 +114,11 @@ class KeysetReader:
         self._greatest[partition.group] = batch.greatest
         first, end = place.given, min(place.given + room, len(batch.keys))
         if end > first:
-            stamps = batch.stamps[first:end]
-            known = [stamp for stamp in stamps if stamp is not None]
-            whole = known if len(known) == len(stamps) else None
-            output.rows(partition, batch.values[first:end], batch.keys[first:end], whole)
+            known = None
+            if batch.stamps is not None:
+                known = [stamp for stamp in batch.stamps[first:end] if stamp is not None]
+                known = known if len(known) == end - first else None
+            output.rows(partition, batch.values[first:end], batch.keys[first:end], known)
             place.at, place.given = batch.keys[end - 1], end
         if end < len(batch.keys):
             return end - first

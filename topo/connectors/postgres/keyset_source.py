@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import psycopg
@@ -12,6 +13,7 @@ from topo.connectors.postgres.session import Session
 from topo.connectors.postgres.settings import KeysetSettings, TableName
 from topo.errors import ConfigError
 
+_KEY, _STAMP, _VALUES = itemgetter(0), itemgetter(1), itemgetter(slice(2, None))
 _INTEGERS = (20, 21, 23)
 """The types bigint, smallint and integer."""
 
@@ -84,7 +86,7 @@ class KeysetSource:
         if behind >= horizon.bound:
             self._look(source, statements, horizon)
         if behind >= horizon.bound:
-            return KeysetBatch([], [], [], behind, horizon.greatest)
+            return KeysetBatch([], None, [], behind, horizon.greatest)
         bound = horizon.bound
         connection = self._session.connection()
         while True:
@@ -99,10 +101,11 @@ class KeysetSource:
                 found = connection.execute(statements.read_text, (behind, bound, 1)).fetchone()
                 if found is None:
                     raise
-                return KeysetBatch([], [], [], found[0], horizon.greatest, (found[0], found[1], error))
-        keys = [row[0] for row in rows]
+                return KeysetBatch([], None, [], found[0], horizon.greatest, (found[0], found[1], error))
+        keys = list(map(_KEY, rows))
+        stamps = None if self._settings.timestamp is None else list(map(_STAMP, rows))
         read_to = bound if len(rows) < limit else keys[-1]
-        return KeysetBatch(keys, [row[1] for row in rows], [row[2:] for row in rows], read_to, horizon.greatest)
+        return KeysetBatch(keys, stamps, list(map(_VALUES, rows)), read_to, horizon.greatest)
 
     def _look(self, source: str, statements: KeysetStatements, horizon: Horizon) -> None:
         """See whether the bound can rise."""

@@ -101,7 +101,7 @@ class PostgresSink(TwoPhaseSink):
             UnsupportedValueError: a column does not take a value, or a field of the key is None.
             SinkBlockedError: nothing can be written for now.
         """
-        row = self._columns.row(tup, self._store.checks)
+        row = self._store.builder.row(tup)
         if self._is_staged:
             self._staging.add(row)
         else:

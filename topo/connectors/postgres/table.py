@@ -9,12 +9,12 @@ from typing import Any
 import psycopg
 
 from topo.api.context import TaskContext
-from topo.connectors.postgres.column_types import ColumnInfo, ValueCheck, check_of
+from topo.connectors.postgres.column_types import ColumnInfo, check_of
 from topo.connectors.postgres.halving import halved
 from topo.connectors.postgres.session import Session
 from topo.connectors.postgres.settings import TableName
 from topo.connectors.postgres.statements import COLUMNS_OF, DURABLE, LOCK, SinkStatements
-from topo.connectors.staged_table import TableColumns, TableRow
+from topo.connectors.staged_table import RowBuilder, TableColumns, TableRow
 from topo.errors import ConfigError
 
 _ROW_ERRORS = (psycopg.DataError, psycopg.IntegrityError)
@@ -32,7 +32,7 @@ class PostgresTable:
         is_staged: whether rows are staged; the tables beside it are made then.
 
     Attributes:
-        checks: of each column.
+        builder: makes rows of tuples.
         where: the database, for messages.
 
     Raises:
@@ -67,7 +67,9 @@ class PostgresTable:
         types = [by_name[name] for name in self._columns.names if name in by_name]
         self._sql = SinkStatements(self._table, self._columns, types)
         checks = [check_of(column) for column in types]
-        self.checks: list[ValueCheck] = [check for check, _is_complete in checks]
+        required = [column.name for column in types if column.is_required]
+        if len(types) == len(self._columns.names):
+            self.builder = RowBuilder(self._columns, [check for check, _ in checks], [column.sql for column in types], required)
         problem = self._problem(found, types)
         if problem is None and self._is_staged:
             unknown = next((column for column, (_, is_complete) in zip(types, checks, strict=True) if not is_complete), None)
