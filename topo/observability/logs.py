@@ -1,7 +1,7 @@
 """A worker's log: what topo and user code log and print, as JSON lines that say which task it came from.
 
-    {"time": "2026-11-20T10:15:30.123Z", "level": "INFO", "logger": "stdout", "worker": 1, "task": 3, "component": "count",
-     "message": "..."}                                               exceptions add "exception", a traceback
+    {"time": "2026-11-20T10:15:30.123Z", "level": "INFO", "logger": "stdout", "topology": "word-count", "epoch": 2, "worker": 1,
+     "task": 3, "component": "count", "message": "..."}              exceptions add "exception", a traceback
 
 `print` is captured: what user code writes to standard output or error becomes lines of the log, under the loggers `stdout`
 and `stderr`; so does the output of processes that it starts with `stdout=sys.stdout`. Output past Python's streams (C
@@ -15,6 +15,7 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -32,10 +33,17 @@ class TaskLog:
 
     `enter` gets the task whose code runs next, once for each batch; lines logged and printed until the next call by the
     same thread are that task's. Threads that never called it, such as those that user code starts, log as `default_task`.
+
+    Attributes:
+        epoch: returns the worker's epoch, 0 before the first.
     """
 
-    def __init__(self, worker: int, components: dict[int, str], default_task: int | None = None) -> None:
+    def __init__(
+        self, worker: int, components: dict[int, str], default_task: int | None = None, topology: str | None = None
+    ) -> None:
         self.worker = worker
+        self.topology = topology
+        self.epoch: Callable[[], int] = lambda: 0
         self.components = components
         self.default_task = default_task
         self._current = threading.local()
@@ -85,13 +93,15 @@ def start_logging(
     level: int = logging.INFO,
     max_bytes: int = MAX_LOG_BYTES,
     kept: int = KEPT_LOGS,
+    topology: str | None = None,
 ) -> TaskLog:
     """Send all logging and printing of this process to `path`, each line with the task it came from.
 
     Args:
         components: the component of each task; may be filled later, since it is read at each line.
+        topology: its name.
     """
-    log = TaskLog(worker, components if components is not None else {})
+    log = TaskLog(worker, components if components is not None else {}, topology=topology)
     log.open(path, level, max_bytes, kept)
     return log
 
@@ -107,6 +117,8 @@ class _JsonLines(logging.Formatter):
             "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
             "level": record.levelname,
             "logger": record.name,
+            "topology": self._log.topology,
+            "epoch": self._log.epoch(),
             "worker": self._log.worker,
             "task": task,
             "component": self._log.components.get(task) if task is not None else None,

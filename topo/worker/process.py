@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
     spec = read_spec(Path(arguments[0]))
     if spec.parent:
         die_with(spec.parent)
-    log = start_logging(Path(spec.log), worker=spec.worker)
+    log = start_logging(Path(spec.log), worker=spec.worker, topology=spec.topology)
     because = PLAIN_BECAUSE and f" ({PLAIN_BECAUSE})"
     _LOG.info("worker %s starts; its per-tuple path is %s%s", spec.worker, KIND, because)
     try:
@@ -159,6 +159,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
     )
     kinds = [task.runner.kind for task in tasks if isinstance(task, Task) and isinstance(task.runner, InputRunner)]
     worker = Worker(spec.worker, spec.incarnation, tasks, tracker)
+    log.epoch = lambda: worker.epoch
     endpoint = bind_inbox(transport, config)
     master = transport.link(LINK, spec.master_endpoint, spec.identity(), spec.master_key or None)
     components = {task.id: task.component_id for task in tasks}

@@ -30,7 +30,7 @@ def start(path: Path) -> Iterator[Start]:
     started: list[TaskLog] = []
 
     def begin() -> TaskLog:
-        started.append(start_logging(path, worker=1, components={3: "count", 4: "split"}))
+        started.append(start_logging(path, worker=1, components={3: "count", 4: "split"}, topology="words"))
         return started[0]
 
     yield begin
@@ -47,10 +47,13 @@ def test_a_line_says_when_how_and_from_which_task(start: Start, rows: Rows) -> N
     log.enter(3)
     logging.getLogger("mine").warning("lost %d", 5)
     log.enter(None)
+    log.epoch = lambda: 7
     logging.getLogger("topo").info("idle")
     first, second = rows()
     assert first.pop("time").endswith("Z")
-    assert first == {"level": "WARNING", "logger": "mine", "worker": 1, "task": 3, "component": "count", "message": "lost 5"}
+    place = {"topology": "words", "epoch": 0, "worker": 1, "task": 3, "component": "count"}
+    assert first == {"level": "WARNING", "logger": "mine", "message": "lost 5", **place}
+    assert second["epoch"] == 7
     assert (second["task"], second["component"]) == (None, None)
 
 
