@@ -57,8 +57,11 @@ def test_each_row_is_there_once_whatever_is_killed_and_the_password_is_not_shown
         run(f"insert into T_in (n) select generate_series({ROWS * number}, {ROWS * (number + 1) - 1})")
         workers = [worker["pid"] for worker in running.status()["workers"] if worker["pid"]]
         if number == KILLS // 2:
+            # A worker that is replaced meanwhile finds no server.
             database.kill()
-            time.sleep(0.3)
+            for pid in workers:
+                kill(pid)
+            time.sleep(3)
             database.start_again()
         elif workers:
             kill(chance.choice(workers))

@@ -47,7 +47,6 @@ class CdcReader:
         self._stream: ReplicationStream | None = None
         self._partition: Partition | None = None
         self._lost: Exception | None = None
-        self._waiting: list[RowChange] = []
         self._is_paused = False
         self._check()
 
@@ -77,7 +76,7 @@ class CdcReader:
 
     def assign(self, partition: Partition, position: Any, found_later: bool) -> Any:
         found = self._found()
-        self._partition, self._lost, self._waiting = partition, None, []
+        self._partition, self._lost = partition, None
         if found is None or found[3] == "lost":
             if position is not None or found is not None:
                 self._lost = TopoEnvironmentError(
@@ -101,7 +100,7 @@ class CdcReader:
         self._read = self._changes(self._stream)
 
     def release(self, partition: Partition) -> None:
-        self._partition, self._waiting = None, []
+        self._partition = None
         if self._stream is not None:
             self._stream.close()
             self._stream = None

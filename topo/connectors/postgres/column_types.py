@@ -252,6 +252,7 @@ _CHECKS: dict[str, Callable[[int], ValueCheck]] = {
     "float8": lambda _modifier: _floating,
     "numeric": _numeric,
     "text": lambda _modifier: _text,
+    "citext": lambda _modifier: _text,
     "varchar": _text_of,
     "bpchar": _text_of,
     "bool": _of(bool, "emit a bool"),
