@@ -15,7 +15,7 @@ python = .venv/bin/python
 java = $(python) -m topo.spark.java >/dev/null 2>&1 || $(setup) java || true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run flights test spark connectors kafka redis postgres unit check clean
+.PHONY: help setup run flights test spark connectors kafka redis postgres mqtt unit check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -64,6 +64,10 @@ redis: ## start a Redis server at 127.0.0.1:6379 in the foreground
 postgres: ## start a PostgreSQL server as tests do, in the foreground; it prints its dsn
 	@sh scripts/servers.sh postgres
 	@$(python) -m tests.servers.postgres
+
+mqtt: ## start an MQTT broker at 127.0.0.1:1883 in the foreground
+	@sh scripts/servers.sh mqtt
+	@$(python) -m tests.servers.mosquitto
 
 unit: ## run UNITS, tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
 	@TOPO_VENV=$(ENVIRONMENT) $(setup) test

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3 kafka redis postgres http prometheus"
+all="s3 kafka redis postgres http prometheus mqtt"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -31,6 +31,8 @@ debian() {
 }
 
 install_http() { setup http; }
+
+install_mqtt() { setup mqtt && debian mosquitto mosquitto; }
 
 install_s3() { setup && from_index 'moto[server]' s3fs botocore; }
 

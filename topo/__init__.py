@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from topo.connectors.kafka.sink import KafkaSink
     from topo.connectors.kafka.spout import KafkaSpout
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
+    from topo.connectors.mqtt.mqtt_sink import MqttSink
+    from topo.connectors.mqtt.mqtt_spout import MqttSpout
     from topo.connectors.postgres.cdc_spout import PostgresCdcSpout
     from topo.connectors.postgres.sink import PostgresSink
     from topo.connectors.postgres.spout import PostgresSpout
@@ -86,6 +88,8 @@ _LAZY = {
     "MemoryPartitions": "topo.connectors.memory_spout",
     "MemorySpout": "topo.connectors.memory_spout",
     "PostgresCdcSpout": "topo.connectors.postgres.cdc_spout",
+    "MqttSink": "topo.connectors.mqtt.mqtt_sink",
+    "MqttSpout": "topo.connectors.mqtt.mqtt_spout",
     "PostgresSink": "topo.connectors.postgres.sink",
     "PostgresSpout": "topo.connectors.postgres.spout",
     "PrintBolt": "topo.connectors.print_bolt",
@@ -138,6 +142,8 @@ __all__ = [
     "MemoryPartitions",
     "MemorySpout",
     "Metrics",
+    "MqttSink",
+    "MqttSpout",
     "NotFoundError",
     "Partition",
     "PartitionOutput",

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.servers import kafka, postgres, redis
+from tests.servers import kafka, mosquitto, postgres, redis
 
 
 @pytest.fixture(scope="session")
@@ -57,3 +57,11 @@ def locked_server() -> Iterator[redis.RedisProcess]:
         server = redis.start(Path(folder), "--requirepass", redis.PASSWORD)
         yield server
         server.stop()
+
+
+@pytest.fixture
+def mqtt_broker(tmp_path: Path) -> Iterator[str]:
+    """The address of an MQTT broker of one test."""
+    started = mosquitto.start(tmp_path)
+    yield started.address
+    started.kill()

@@ -11,7 +11,7 @@ from tests.servers.server import need
 
 __all__ = ["a_folder_for_what_it_writes", "local_cluster"]
 
-NEEDS = {"http.md": ("aiohttp",)}
+NEEDS = {"http.md": ("aiohttp",), "mqtt.md": ("paho",)}
 """Packages that a page needs beside its server."""
 
 pytestmark = [pytest.mark.integration, pytest.mark.server]

@@ -55,6 +55,8 @@ PUBLIC = [
     "KafkaSink",
     "KafkaSpout",
     "Metrics",
+    "MqttSink",
+    "MqttSpout",
     "NotFoundError",
     "PeerError",
     "PostgresCdcSpout",

@@ -1,0 +1,105 @@
+"""An MQTT broker, Mosquitto, which keeps its sessions on disk.
+
+`make mqtt`, which is `python -m tests.servers.mosquitto`, starts it in the foreground at the usual port.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tests.servers.server import Server, free_port, need, refuse_missing, start_server
+
+PATHS = "/usr/local/sbin:/usr/sbin:/sbin"
+USER, PASSWORD = "topo", "planted-4711"
+"""Of a broker that wants them."""
+
+
+@dataclass
+class Mosquitto(Server):
+    """A broker that answers.
+
+    Attributes:
+        folder: its data, settings and log.
+    """
+
+    folder: Path = field(default_factory=Path)
+    port: int = 0
+
+    def start_again(self) -> None:
+        """Start it again on its data, at its address, after `stop` or `kill`."""
+        self.process = _start(self.folder, self.port).process
+
+
+def start(folder: Path, port: int | None = None, *, is_locked: bool = False) -> Mosquitto:
+    """Start a broker with its data in `folder`. Skips the test where it or its client is missing.
+
+    Args:
+        is_locked: whether clients have to give USER and PASSWORD.
+    """
+    need(("paho",), "mqtt")
+    if _command() is None:
+        refuse_missing("mosquitto", "mqtt")
+    port = port or free_port()
+    settings = [
+        f"listener {port} 127.0.0.1",
+        f"allow_anonymous {str(not is_locked).lower()}",
+        "persistence true",
+        f"persistence_location {folder}/",
+        # Each change is on disk before the next second.
+        "autosave_on_changes true",
+        "autosave_interval 1",
+        "max_queued_messages 0",
+        # It drops its rights otherwise, and cannot write to the folder then.
+        *(["user root"] if os.geteuid() == 0 else []),
+        *([f"password_file {folder / 'passwords'}"] if is_locked else []),
+    ]
+    if is_locked:
+        tool = shutil.which("mosquitto_passwd", path=os.environ["PATH"] + os.pathsep + PATHS) or "mosquitto_passwd"
+        subprocess.run([tool, "-b", "-c", str(folder / "passwords"), USER, PASSWORD], check=True, capture_output=True)
+    (folder / "mosquitto.conf").write_text("\n".join(settings) + "\n")
+    return _start(folder, port)
+
+
+def _command() -> str | None:
+    return shutil.which("mosquitto", path=os.environ["PATH"] + os.pathsep + PATHS)
+
+
+def _start(folder: Path, port: int) -> Mosquitto:
+    command = [str(_command()), "-c", str(folder / "mosquitto.conf")]
+    server = start_server(command, folder / "mosquitto.log", f"mqtt://127.0.0.1:{port}", partial(_answers, port))
+    return Mosquitto(server.address, server.process, folder, port)
+
+
+def _answers(port: int) -> bool:
+    """Whether it answers a request to connect, also by a refusal."""
+    connect = b"\x10\x11\x00\x04MQTT\x04\x02\x00\x05\x00\x05probe"
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as probe:
+            probe.sendall(connect)
+            return probe.recv(4)[:1] == b"\x20"
+    except OSError:
+        return False
+
+
+def main() -> None:
+    """Start a broker at port 1883 until it is interrupted."""
+    with tempfile.TemporaryDirectory(prefix="topo-mqtt-") as folder:
+        server = start(Path(folder), 1883)
+        print(f"Mosquitto at {server.address}; ctrl-c ends it and drops its data", flush=True)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            server.process.wait()
+        except KeyboardInterrupt:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()

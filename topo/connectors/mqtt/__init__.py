@@ -1,0 +1,1 @@
+"""Connectors to MQTT brokers: `MqttSpout` and `MqttSink`, both with QoS 1."""

@@ -1,0 +1,139 @@
+"""A sink that publishes each row to an MQTT broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from topo.api.bolt import Bolt, Collector
+from topo.api.context import TaskContext
+from topo.api.durations import duration_ms
+from topo.api.tuples import Tuple
+from topo.connectors.mqtt.settings import broker_address, client_id_of, need_paho, topic_of
+from topo.connectors.record_encoder import Select, Serialize, encoder_of
+from topo.errors import ConfigError, PeerError, TopoEnvironmentError
+
+
+class MqttSink(Bolt):
+    """Publishes each tuple with QoS 1, and acks it when the broker has taken it.
+
+        builder.set_bolt("alerts", MqttSink("mqtt://broker", "alerts/{machine}"))
+
+    | delivery | promise |
+    | --- | --- |
+    | `at_least_once`, `exactly_once` | no row is missing; after a lost connection, a replay or a recovery it may be there twice |
+    | `at_most_once` | a row can be missing |
+
+    A row that the broker refuses fails its tuple. While the broker is away rows wait, up to `max_waiting`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        topic: str | Callable[[Tuple], str],
+        *,
+        value: str | Select | None = None,
+        value_serializer: str | Serialize = "json",
+        retain: bool = False,
+        client_id: str | None = None,
+        max_waiting: int = 10_000,
+        keepalive: str | timedelta = "30s",
+    ) -> None:
+        """Keep where to publish; nothing is opened yet.
+
+        Args:
+            url: mqtt://user:password@host:port, mqtts://host or mqtt+unix:///path.
+            topic: names of fields in braces are replaced, as in "alerts/{machine}"; or a function of the tuple.
+            value: the field, or a function of the tuple, that is published; None: an object of all fields.
+            value_serializer: "json", "text", "bytes" or a function of the value.
+            retain: have the broker keep the last message of each topic for later readers.
+            client_id: the client's name; by default topology and component. The task's number is appended.
+            max_waiting: rows that wait for the broker; further ones fail at once.
+            keepalive: a broker that is silent for one and a half times that long is given up, and connected to again.
+
+        Raises:
+            ConfigError: an argument cannot be used, or paho-mqtt is missing.
+        """
+        need_paho("MqttSink")
+        self._address = broker_address(url)
+        self._topic = topic_of(topic)
+        self._encode = encoder_of(value, value_serializer)
+        self._keepalive_s = duration_ms(keepalive) // 1000
+        if not 1 <= self._keepalive_s <= 65_535 or max_waiting < 1:
+            raise ConfigError(
+                f"MqttSink: keepalive={keepalive!r} must be at least 1s, and max_waiting={max_waiting!r} at least 1"
+            )
+        self._retain, self._client_id, self._max_waiting = retain, client_id, max_waiting
+
+    def prepare(self, context: TaskContext, collector: Collector) -> None:
+        """Connect soon."""
+        from topo.connectors.mqtt.session import MqttSession
+
+        self._collector = collector
+        self._waiting: dict[int, tuple[Tuple, int]] = {}
+        """Tuples by packet number, with their sizes."""
+        metrics = context.metrics
+        self._rows, self._bytes = metrics.counter("rows"), metrics.counter("bytes")
+        self._rejected, self._connected = metrics.counter("rejected_rows"), metrics.gauge("connected")
+        name = f"{client_id_of(self._client_id, context)}.{context.task_index}"
+        self._session = MqttSession(
+            "MqttSink",
+            self._address,
+            name,
+            self._keepalive_s,
+            0,
+            100,
+            context.executor,
+            self._on_connected,
+            collector.report_error,
+        )
+        self._session.client.on_publish = self._on_publish
+        self._session.start()
+
+    def execute(self, tup: Tuple) -> None:
+        """Publish a tuple.
+
+        Raises:
+            TopoEnvironmentError: too many wait for the broker.
+            UserError: it cannot be encoded, or has no topic.
+        """
+        if tup.is_tick:
+            self._collector.ack(tup)
+            return
+        if len(self._waiting) >= self._max_waiting:
+            raise TopoEnvironmentError(f"MqttSink: {len(self._waiting)} rows wait for {self._address.shown}")
+        payload = self._encode(tup)
+        mid = self._session.client.publish(self._topic(tup), payload, qos=1, retain=self._retain).mid
+        self._waiting[mid] = (tup, len(payload or b""))
+        self._connected.set(float(self._session.is_connected))
+
+    def _on_connected(self, _is_known: bool) -> None:
+        """Do nothing: the client publishes messages without an ack again."""
+
+    def _on_publish(self, _client: Any, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
+        """The broker has taken or refused a message. Called on the client's thread, or before `publish` returns."""
+        self._session.on_task(lambda: self._published(mid, reason), "an MQTT message was published")
+
+    def _published(self, mid: int, reason: Any) -> None:
+        found = self._waiting.pop(mid, None)
+        if found is None:
+            return
+        tup, size = found
+        self._connected.set(float(self._session.is_connected))
+        if reason.is_failure:
+            self._rejected.add()
+            self._collector.report_error(PeerError(f"MqttSink: {self._address.shown} refuses a message: {reason}"))
+            self._collector.fail(tup)
+            return
+        self._rows.add()
+        self._bytes.add(size)
+        self._collector.ack(tup)
+
+    def on_reset(self) -> None:
+        """Forget the tuples that wait: they are replayed."""
+        self._waiting.clear()
+
+    def cleanup(self) -> None:
+        """Disconnect."""
+        self._session.close()

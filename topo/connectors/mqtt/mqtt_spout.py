@@ -1,0 +1,278 @@
+"""A spout that reads topics of an MQTT broker."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from topo.api.context import TaskContext
+from topo.api.durations import duration_ms
+from topo.api.partition_values import Partition, PartitionOutput, PartitionReader
+from topo.api.partitions import PartitionedSpout
+from topo.api.spout import SpoutCollector
+from topo.connectors.mqtt.deliveries import SessionMessages, digest_of
+from topo.connectors.mqtt.settings import broker_address, client_id_of, need_paho
+from topo.connectors.record_decoder import decoder_of, record_fields
+from topo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from topo.connectors.mqtt.session import MqttSession
+
+SESSION = Partition("session")
+METADATA = ("topic", "retain")
+_MOST_UNTRACKED = 10_000
+"""Messages of QoS 0 that wait; the broker does not hold them back."""
+
+
+class MqttSpout(PartitionedSpout):
+    """Emits the messages of topics. The broker keeps each one until it is done: QoS 1, a persistent session, acks by hand.
+
+        builder.set_spout("readings", MqttSpout("mqtt://broker", "sensors/+/temperature", metadata=("topic",)))
+
+    | delivery | promise |
+    | --- | --- |
+    | `at_least_once` | no message of QoS 1 or 2 is missing; those that were not acked when a process died come twice |
+    | `exactly_once` | refused: MQTT has no ids by which a repeat could be recognised |
+    | `at_most_once` | acked when it was emitted; it can be lost |
+
+    Messages that are published with QoS 0, or before the first connection, the broker does not keep. It has one task.
+    """
+
+    discovery_interval = None
+
+    def __init__(
+        self,
+        url: str,
+        topics: str | Sequence[str],
+        *,
+        client_id: str | None = None,
+        value_deserializer: str | Callable[[bytes], Any] = "bytes",
+        fields: Sequence[str] | None = None,
+        metadata: Sequence[str] = (),
+        receive_maximum: int = 10_000,
+        session_expiry: str | timedelta = "7d",
+        keepalive: str | timedelta = "30s",
+        on_bad_record: Literal["dead_letter", "fail", "drop"] = "dead_letter",
+    ) -> None:
+        """Keep what to read; nothing is opened yet.
+
+        Args:
+            url: mqtt://user:password@host:port, mqtts://host or mqtt+unix:///path.
+            topics: one or several, with + and #.
+            client_id: names the session at the broker; by default topology and component.
+            value_deserializer: "bytes", "text", "json" or a function of bytes.
+            fields: keys of the decoded payload that become fields; without, the one field is `value`.
+            metadata: appended fields, of "topic" and "retain".
+            receive_maximum: messages that the broker sends before they are acked, up to 65,535. Acks go every half second.
+            session_expiry: how long the broker keeps messages while no process is connected.
+            keepalive: a broker that is silent for one and a half times that long is given up, and connected to again.
+            on_bad_record: see `PartitionedSpout`.
+
+        Raises:
+            ConfigError: an argument cannot be used, or paho-mqtt is missing.
+        """
+        need_paho("MqttSpout")
+        self._address = broker_address(url)
+        self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
+        if not self._topics or not all(self._topics):
+            raise ConfigError(f"MqttSpout: topics={topics!r} must be one or several topics")
+        self._keepalive_s, self._keep_s = duration_ms(keepalive) // 1000, duration_ms(session_expiry) // 1000
+        if not 1 <= self._keepalive_s <= 65_535 or not 1 <= self._keep_s < 2**32 or not 1 <= receive_maximum <= 65_535:
+            raise ConfigError(
+                f"MqttSpout: keepalive={keepalive!r} and session_expiry={session_expiry!r} must be at least 1s, and "
+                f"receive_maximum={receive_maximum!r} from 1 to 65535"
+            )
+        self.outputs = record_fields(fields, metadata, METADATA)
+        self._decode = decoder_of(value_deserializer, fields)
+        self._metadata = tuple(metadata)
+        self._client_id, self._most = client_id, receive_maximum
+        self.on_bad_record = on_bad_record
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        """Connect soon.
+
+        Raises:
+            ConfigError: the topology wants what MQTT cannot give.
+        """
+        if context.config.delivery == "exactly_once":
+            raise ConfigError(
+                "MqttSpout: MQTT has no ids by which a repeated message could be recognised, so delivery='exactly_once' is "
+                "refused; take 'at_least_once', and sinks with a key"
+            )
+        if context.parallelism > 1:
+            raise ConfigError("MqttSpout: a session is read by one task; leave its parallelism at 1, and have bolts with more")
+        self._collector = collector
+        super().open(context, collector)
+
+    def partitions(self) -> Collection[Partition]:
+        """Return the one session."""
+        return (SESSION,)
+
+    def reader(self, context: TaskContext) -> PartitionReader:
+        """Return a reader of the session."""
+        return _SessionReader(self, context, self._collector)
+
+    def session(self, reader: _SessionReader, context: TaskContext) -> MqttSession:
+        """Return a session whose messages a reader takes."""
+        from topo.connectors.mqtt.session import MqttSession
+
+        session = MqttSession(
+            "MqttSpout",
+            self._address,
+            client_id_of(self._client_id, context),
+            self._keepalive_s,
+            self._keep_s,
+            self._most,
+            context.executor,
+            reader.on_connected,
+            self._collector.report_error,
+        )
+        session.client.on_message = reader.on_message
+        session.client.on_subscribe = reader.on_subscribed
+        return session
+
+    def row_of(self, message: Any) -> tuple[Any, ...]:
+        """Return the values of a message. Raises what its deserializer raises."""
+        known = {"topic": message.topic, "retain": message.retain}
+        return (*self._decode(message.payload), *(known[name] for name in self._metadata))
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics to subscribe to."""
+        return self._topics
+
+
+class _SessionReader:
+    """Reads the session. The client's thread calls `on_connected`, `on_subscribed` and `on_message` alone."""
+
+    def __init__(self, spout: MqttSpout, context: TaskContext, collector: SpoutCollector) -> None:
+        self._spout, self._collector = spout, collector
+        self._arrived: deque[tuple[int, Any]] = deque()
+        """Connection and message, in the order of arrival; None for a message: the broker has lost the session."""
+        self._untracked = 0
+        """How many of them have QoS 0."""
+        self._is_mail_posted = False
+        self._connection = 0
+        self._deliveries = SessionMessages()
+        self._position = 0
+        self._is_started = self._is_assigned = self._is_paused = False
+        self._dropped = self._dropped_before = 0
+        metrics = context.metrics
+        self._bytes, self._lost, self._connected = (
+            metrics.counter("bytes"),
+            metrics.counter("lost_records"),
+            metrics.gauge("connected"),
+        )
+        self._session = spout.session(self, context)
+
+    # -- on the client's thread ------------------------------------------------------------------------------------------
+
+    def on_connected(self, is_known: bool) -> None:
+        """Subscribe, which changes nothing where the session is known."""
+        self._connection += 1
+        if not is_known:
+            self._arrived.append((self._connection, None))
+        self._session.client.subscribe([(topic, 1) for topic in self._spout.topics])
+
+    def on_subscribed(self, _client: Any, _data: Any, _mid: int, reasons: Sequence[Any], _properties: Any) -> None:
+        """Report topics that the broker refuses."""
+        for topic, reason in zip(self._spout.topics, reasons, strict=False):
+            if reason.is_failure:
+                self._session.report(f"the broker refuses the topic {topic!r}: {reason}")
+
+    def on_message(self, _client: Any, _data: Any, message: Any) -> None:
+        """Keep a message for the task, and wake it."""
+        if message.qos == 0:
+            if self._untracked >= _MOST_UNTRACKED:
+                self._dropped += 1
+                return
+            self._untracked += 1
+        self._arrived.append((self._connection, message))
+        if not self._is_mail_posted:
+            self._is_mail_posted = True
+            self._session.on_task(self._on_mail, "MQTT messages have come")
+
+    # -- on the task's thread --------------------------------------------------------------------------------------------
+
+    def _on_mail(self) -> None:
+        self._is_mail_posted = False
+
+    def assign(self, _partition: Partition, position: Any, _found_later: bool) -> Any:
+        """Connect, the first time. The broker sends messages without an ack."""
+        self._position = position or 0
+        self._is_assigned = True
+        if not self._is_started:
+            self._is_started = True
+            self._session.start()
+        return self._position
+
+    def release(self, _partition: Partition) -> None:
+        """Read no more for now; the session stays connected."""
+        self._is_assigned = self._is_paused = False
+
+    def pause(self, _partition: Partition, paused: bool) -> None:
+        """Give no messages for a while."""
+        self._is_paused = paused
+
+    def poll(self, output: PartitionOutput) -> None:
+        """Give the messages that have come."""
+        self._connected.set(float(self._session.is_connected))
+        self._lost.add(self._dropped - self._dropped_before)
+        self._dropped_before = self._dropped
+        if not self._is_assigned or self._is_paused:
+            return
+        values: list[tuple[Any, ...]] = []
+        positions: list[int] = []
+        for _ in range(output.room):
+            if not self._arrived:
+                break
+            connection, message = self._arrived.popleft()
+            if message is None:
+                self._deliveries.forget_connection()
+                continue
+            if not self._is_new(connection, message):
+                continue
+            self._bytes.add(len(message.payload))
+            try:
+                row = self._spout.row_of(message)
+            except Exception as error:
+                if values:
+                    output.rows(SESSION, values, positions)
+                    values, positions = [], []
+                output.bad(SESSION, self._position, message.payload, error)
+            else:
+                values.append(row)
+                positions.append(self._position)
+        if values:
+            output.rows(SESSION, values, positions)
+
+    def _is_new(self, connection: int, message: Any) -> bool:
+        """Whether a message is to be emitted; it has a position then."""
+        if message.qos == 0:
+            self._untracked -= 1
+        else:
+            digest = digest_of(message.topic, message.payload)
+            delivery = self._deliveries.arrive(message.mid, digest, connection, is_duplicate=message.dup)
+            if delivery is None:
+                if self._deliveries.is_done(message.mid, digest):
+                    self._session.client.ack(message.mid, 1)
+                return False
+            delivery.position = self._position + 1
+        self._position += 1
+        return True
+
+    def committed(self, positions: Mapping[str, Any]) -> None:
+        """Ack done messages, in the order of arrival, as the protocol wants it."""
+        connection = self._connection if self._session.is_connected else 0
+        for mid in self._deliveries.complete(positions.get(SESSION.name) or 0, connection):
+            self._session.client.ack(mid, 1)
+
+    def lag(self) -> int | None:
+        """Return None: it is not known."""
+        return None
+
+    def close(self) -> None:
+        """Disconnect; the broker keeps the session."""
+        self._session.close()

@@ -1,0 +1,112 @@
+"""A session with an MQTT broker: the client's own thread connects, and connects again after a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from paho.mqtt.client import Client, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from topo.api.context import Executor
+from topo.connectors.mqtt.settings import BrokerAddress
+from topo.errors import TopoEnvironmentError, TopoError
+
+_LONGEST_PAUSE_S = 30
+
+
+class MqttSession:
+    """One client. Its callbacks run on the client's thread, and must not raise: that would end the thread in silence.
+
+    Args:
+        name: of the component's class, for messages.
+        keep_s: how long the broker keeps the session after a connection; 0: no longer.
+        most: messages without an ack that the broker may have sent.
+        on_connected: called for each connection with whether the broker has known the session.
+        report: called on the task's thread with errors.
+
+    Attributes:
+        is_connected: whether messages can pass.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        address: BrokerAddress,
+        client_id: str,
+        keepalive_s: int,
+        keep_s: int,
+        most: int,
+        executor: Executor | None,
+        on_connected: Callable[[bool], object],
+        report: Callable[[BaseException], object],
+    ) -> None:
+        self._name, self._address, self._keepalive_s, self._keep_s, self._most = name, address, keepalive_s, keep_s, most
+        self._executor, self._on_connected, self._report = executor, on_connected, report
+        self.is_connected = False
+        self._is_reported = self._is_closing = False
+        transport: Any = "unix" if address.is_unix else "tcp"
+        self.client = client = Client(
+            CallbackAPIVersion.VERSION2, client_id, protocol=MQTTv5, transport=transport, manual_ack=True
+        )
+        if address.user is not None:
+            client.username_pw_set(address.user, address.password)
+        if address.uses_tls:
+            client.tls_set()
+        client.reconnect_delay_set(1, _LONGEST_PAUSE_S)
+        client.on_connect, client.on_disconnect, client.on_connect_fail = self._connect, self._disconnect, self._no_connect
+
+    def start(self) -> None:
+        """Start the client's thread, which connects."""
+        properties: Any = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.SessionExpiryInterval = self._keep_s
+        properties.ReceiveMaximum = self._most
+        address = self._address
+        # paho wants a port above 0 for a Unix socket, too.
+        self.client.connect_async(address.host, address.port or 1, self._keepalive_s, clean_start=False, properties=properties)
+        self.client.loop_start()
+
+    def close(self) -> None:
+        """Disconnect in order, and end the thread."""
+        self._is_closing = True
+        self.client.disconnect()
+        self.client.loop_stop()
+
+    def on_task(self, action: Callable[[], object], description: str) -> None:
+        """Have an action run on the task's thread, if the task has not ended. Any thread may call it."""
+        if self._executor is None:
+            action()
+            return
+        try:
+            self._executor.execute(action, description)
+        except TopoError:
+            # The task has ended.
+            self._is_closing = True
+
+    def report(self, text: str) -> None:
+        """Report an error to the task. Any thread may call it."""
+        error = TopoEnvironmentError(f"{self._name} {self._address.shown}: {text}")
+        self.on_task(lambda: self._report(error), "an error of an MQTT client")
+
+    def _connect(self, _client: Any, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._lost(f"the broker refuses the connection: {reason}; check user and password. It is tried again")
+            return
+        self.is_connected, self._is_reported = True, False
+        self._on_connected(flags.session_present)
+
+    def _disconnect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        was_connected, self.is_connected = self.is_connected, False
+        if was_connected:
+            self._lost(f"lost the connection: {reason}; it connects again")
+
+    def _no_connect(self, _client: Any, _data: Any) -> None:
+        self._lost("cannot connect; it is tried again")
+
+    def _lost(self, text: str) -> None:
+        """Report a loss once, until there is a connection again."""
+        if not self._is_reported and not self._is_closing:
+            self._is_reported = True
+            self.report(text)

@@ -1,0 +1,100 @@
+"""Where an MQTT broker is, and what names a session has. Without any I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from string import Formatter
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from topo.api.context import TaskContext
+from topo.api.tuples import Tuple
+from topo.connectors.secrets import masked
+from topo.errors import ConfigError, UserError
+from topo.extras import EXTRAS, pip_install
+
+PORTS = {"mqtt": 1883, "mqtts": 8883, "mqtt+unix": 0}
+
+
+def need_paho(component: str) -> None:
+    """Raise ConfigError where the client is missing."""
+    if find_spec("paho") is None:
+        raise ConfigError(f"{component} needs paho-mqtt: {pip_install(EXTRAS['mqtt'])}")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where the broker is, and how to log in.
+
+    Attributes:
+        shown: the URL without its password, for messages.
+        host: a name, or the path of a Unix socket.
+    """
+
+    shown: str
+    host: str
+    port: int
+    uses_tls: bool = False
+    is_unix: bool = False
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+def broker_address(url: str) -> BrokerAddress:
+    """Return the parts of a URL: mqtt://user:password@host:port, mqtts://host or mqtt+unix:///path.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    shown = masked(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"url={shown!r}: {error}") from None
+    is_unix = parts.scheme == "mqtt+unix"
+    host = parts.path if is_unix else parts.hostname
+    if parts.scheme not in PORTS or not host or (parts.path not in ("", "/") and not is_unix):
+        raise ConfigError(f"url={shown!r} must be mqtt://host:port, mqtts://host:port or mqtt+unix:///path")
+    user, password = (None if one is None else unquote(one) for one in (parts.username, parts.password))
+    return BrokerAddress(shown, host, port or PORTS[parts.scheme], parts.scheme == "mqtts", is_unix, user, password)
+
+
+def client_id_of(given: str | None, context: TaskContext) -> str:
+    """Return the name of a task's session, the same in each of its processes: a new one takes over from the one before."""
+    return f"{context.topology}.{context.component}" if given is None else given
+
+
+def topic_of(given: str | Callable[[Tuple], str]) -> Callable[[Tuple], str]:
+    """Return what names the topic of a tuple: a text in which names of fields may stand in braces, or a function.
+
+    Raises:
+        ConfigError: the text is no topic to publish to.
+    """
+    if callable(given):
+        return given
+    try:
+        parsed = list(Formatter().parse(given))
+    except ValueError as error:
+        raise ConfigError(f"MqttSink: topic={given!r}: {error}") from error
+    fields = [name for _, name, _, _ in parsed if name is not None]
+    is_plain = all(not spec and how is None for _, name, spec, how in parsed if name is not None)
+    if not given or set("+#\0") & set(given) or not is_plain or any(not name.isidentifier() for name in fields):
+        raise ConfigError(f"MqttSink: topic={given!r} must be a topic without + and #; names of fields may stand in braces")
+
+    def topic(tup: Tuple) -> str:
+        missing = [name for name in fields if name not in tup]
+        if missing:
+            raise UserError(f"a tuple from {tup.component!r} has no field {missing[0]!r}, which topic= of MqttSink names")
+        return given.format_map({name: _level(tup[name], name) for name in fields})
+
+    return topic
+
+
+def _level(value: Any, name: str) -> str:
+    text = str(value)
+    if not text or set("+#/\0") & set(text):
+        raise UserError(f"field {name!r} is {text!r}, which is no level of a topic: it is empty, or has one of + # /")
+    return text
