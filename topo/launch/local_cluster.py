@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from topo.api.topology import Topology
+from topo.api.topology import Topology, TopologySource
 from topo.errors import TopoEnvironmentError, UserError
 from topo.launch.cluster import submit_background
 from topo.launch.request import RunRequest
@@ -38,7 +38,7 @@ class LocalCluster:
 
     def submit(
         self,
-        topology: str | Topology,
+        topology: str | Topology | TopologySource,
         name: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from topo.api.topology import Topology
+from topo.api.topology import Topology, TopologySource
 from topo.storage.submitted import SparkCluster
 
 
@@ -16,7 +16,7 @@ class RunRequest:
     """A topology to run, and how.
 
     Attributes:
-        topology: a reference as users write it, or a topology that was built in this process.
+        topology: a reference as users write it, or a topology or a program of streams of this process.
         name: to run under; by default the topology's own.
         parameters: of the topology function.
         settings: that replace the topology's own, by public name.
@@ -31,7 +31,7 @@ class RunRequest:
         foreground: the topology ends with the process that starts it.
     """
 
-    topology: str | Topology
+    topology: str | Topology | TopologySource
     name: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from topo.api.topology import Topology
+from topo.api.topology import Topology, TopologySource
 from topo.config import current_names
 from topo.errors import NotFoundError, TopologyError
 from topo.launch.cores import usable_cores
@@ -52,6 +52,8 @@ def new_job(request: RunRequest) -> Job:
         TopologyIsRunning: one of that name runs already.
     """
     topology, cluster, settings, start_from = request.topology, request.cluster, request.settings, request.start_from
+    if isinstance(topology, TopologySource):
+        topology = topology.build()
     py_files = [*request.py_files, *(cluster.py_files if cluster is not None else ())]
     for name_of_file in py_files:
         check_importable(Path(name_of_file))

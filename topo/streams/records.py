@@ -205,11 +205,14 @@ def check_unknown(place: str) -> Callable[[Any], Any]:
     Raises:
         UserError: the record would arrive as something else.
     """
-    admitted: set[type] = {*SCALARS, tuple, dict, set, frozenset}
+    admitted: set[type] = {*SCALARS, dict, set, frozenset}
 
     def check(record: Any) -> Any:
         cls = type(record)
-        if cls not in admitted:
+        if cls is tuple:
+            for part in record:
+                check(part)
+        elif cls not in admitted:
             if has_fields(cls) or issubclass(cls, (Enum, *_CHANGED)):
                 shown = "list[...]" if cls is list else cls.__name__
                 what = f"{place} gives a {cls.__name__}, and its type is not known here, so it would not arrive as one"

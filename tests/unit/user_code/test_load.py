@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from topo import IterableSpout, Topology, TopologyBuilder
-from topo.errors import NotFoundError, UserError
+from topo.errors import NotFoundError, TopologyError, UserError
 from topo.user_code import load as code
 from topo.user_code.copy import (
     CodeCopy,
@@ -396,3 +396,28 @@ def test_files_of_a_copy_on_any_host_are_told_as_the_users_own() -> None:
     trace = 'File "/spark/agent-x/topologies/words/code/ab12/words.py", line 3, in /home/me/topologies/words/code/ab12/words.py'
     known = as_user_knows_it(trace, "/home/me/topologies/words/code/ab12", "/src")
     assert known == 'File "/src/words.py", line 3, in /src/words.py'
+
+
+STREAMS = """
+from topo.streams import StreamBuilder
+{extra}
+def topology(times: int = 2):
+    flow = StreamBuilder("streams")
+    flow.from_iterable([1]).map(lambda n: n * times).to(print)
+    return flow
+
+ready = topology(1)
+"""
+
+
+def test_a_program_of_streams_is_a_topology(state: Path) -> None:
+    write("flow.py", source=STREAMS)
+    for reference in ("flow.py", "flow.py:ready", "flow.py:ready"):
+        loaded = load_topology(copy_code(parse_reference(reference), state).reference).topology
+        assert [spec.id for spec in loaded.components] == ["items", "items-steps"]
+
+
+def test_a_mistake_in_a_program_of_streams_is_reported_when_it_is_loaded(state: Path) -> None:
+    write("flow.py", source=STREAMS.replace(".to(print)", ""))
+    with pytest.raises(TopologyError, match=r"no operator reads the results of map at flow\.py:6"):
+        load_topology(copy_code(parse_reference("flow.py"), state).reference)
