@@ -58,6 +58,10 @@ class Seen(KeyedProcess[str, Click, int]):
         print(context.key.at)  # wrong
 
 
+async def page_of(click: Click) -> Page:
+    return Page(click.url)
+
+
 class OfPages(KeyedProcess[str, Page, int]):
     def process(self, record: Page, context: StreamContext[str], out: StreamOutput[int]) -> None: ...
 
@@ -90,6 +94,8 @@ clicks.to(str.upper)  # wrong
 clicks.to(lambda click, more: None)  # wrong
 clicks.branch(str.isdigit)  # wrong
 pages: Stream[Page] = clicks  # wrong
+clicks.async_map(lambda click: click.at)  # wrong
+clicks.async_map(page_of).map(lambda page: page.user)  # wrong
 flow.from_spout(PrintBolt())  # wrong
 flow.from_spout(IterableSpout([1]), of=int).map(str.upper)  # wrong
 by_user.map_keyed(lambda user, click: user + click.at)  # wrong

@@ -96,6 +96,13 @@ assert_type(clicks.through(PrintBolt(), of=Page), Stream[Page])
 assert_type(clicks.through(PrintBolt()), Stream[tuple[Any, ...]])
 
 
+async def page_of(click: Click) -> Page:
+    return Page(click.url)
+
+
+assert_type(clicks.async_map(page_of, capacity=10, timeout="1s", on_timeout=lambda click: Page(click.url)), Stream[Page])
+
+
 def is_page(record: Click | Page) -> TypeGuard[Page]:
     return isinstance(record, Page)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ from topo.api.bolt import BasicBolt, Bolt
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import Spout
 from topo.errors import UserError
-from topo.streams.captured import rebound
+from topo.streams.captured import own_function, rebound
 from topo.streams.functions import problem_of, result_type
 from topo.streams.graph import KEYED, MAIN, REST, RUNNING, SIDE, SOURCES, Graph, Node, readers_of
 from topo.streams.process import KeyedDeclaration, KeyedProcess
@@ -97,6 +98,8 @@ def _function(node: Node) -> Iterator[str]:
         yield f"from_spout takes a spout, an instance; got {function!r:.60} ({type(function).__name__})"
     if node.kind == "only" and not callable(function):
         yield f"only takes a class or a type guard; got {function!r:.60}"
+    if node.kind == "async_map":
+        yield from _async_function(node)
     calls = _WINDOW_CALLS.get(node.settings["result"]) if node.kind == "window" else _CALLED_WITH.get(node.kind)
     if calls is None or (node.kind == "window" and node.settings["result"] not in _WINDOW_CALLS):
         return
@@ -105,6 +108,16 @@ def _function(node: Node) -> Iterator[str]:
         yield problem
     elif node.kind == "key_by" and isinstance(returned := result_type(function), type) and returned in (list, dict, set):
         yield f"key_by was given a function that returns {returned.__name__}, which cannot be a key; return a tuple"
+
+
+def _async_function(node: Node) -> Iterator[str]:
+    function = node.function
+    own = own_function(function)
+    if own is None or not inspect.iscoroutinefunction(own):
+        yield f"async_map takes an async def; got {function!r:.60}. Give it to map, or call it by asyncio.to_thread"
+    capacity = node.settings["capacity"]
+    if type(capacity) is not int or capacity < 1:
+        yield f"capacity={capacity!r} must be a whole number, 1 or more"
 
 
 def _settings(node: Node) -> Iterator[str]:

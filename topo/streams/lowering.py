@@ -19,6 +19,7 @@ from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import UserError
 from topo.streams.aggregates import Aggregate
+from topo.streams.async_calls import AsyncCall
 from topo.streams.chain import Chain, ChainStep, Leaf, walk
 from topo.streams.components import (
     KeyedProcessBolt,
@@ -107,6 +108,8 @@ class Lowering:
                 self._steps(node, self._ids[id(node)], self._edges[id(node)], node.settings["parallelism"], [(node, MAIN)])
             elif node.kind == "through":
                 self._through(node)
+            elif node.kind == "async_map":
+                self._async_map(node)
             elif node.kind == "sink":
                 self._bolt(node, node.function)
             elif id(node) in self._edges:
@@ -151,6 +154,14 @@ class Lowering:
         edge = StreamEdge(name, node.settings["stream"], parallelism)
         reading = self._read_fields(node, node.function, edge.stream)
         self._steps(node, f"{name}-steps", [edge], parallelism, [(node, MAIN)], reading)
+
+    def _async_map(self, node: Node) -> None:
+        layout = layout_of(node.record)
+        source, output = node.inputs[0]
+        bolt = AsyncCall(node.function, layout_of(source.record_of(output)), layout, node.settings, str(node))
+        name, parallelism = self._bolt(node, bolt), node.settings["parallelism"]
+        edge = StreamEdge(name, DEFAULT_STREAM, parallelism)
+        self._steps(node, f"{name}-steps", [edge], parallelism, [(node, MAIN)], (layout, None))
 
     def _bolt(self, node: Node, bolt: Any) -> str:
         name, edges = self._ids[id(node)], self._edges[id(node)]

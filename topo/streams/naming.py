@@ -7,8 +7,14 @@ from collections.abc import Sequence
 
 from topo.streams.graph import Node
 
-_SOURCE_NAMES = {"from_iterable": "items", "from_files": "lines", "from_spout": "source", "with_event_time": "event-time"}
-_HOSTS = frozenset({"count", "reduce", "fold", "process", "window", "rebalance", "through", "sink", *_SOURCE_NAMES})
+_SHORT = {
+    "from_iterable": "items",
+    "from_files": "lines",
+    "from_spout": "source",
+    "with_event_time": "event-time",
+    "async_map": "async-map",
+}
+_HOSTS = frozenset({"count", "reduce", "fold", "process", "window", "rebalance", "through", "sink", *_SHORT})
 """Operators that may be the body of a component."""
 
 
@@ -31,4 +37,4 @@ def component_ids(nodes: Sequence[Node]) -> dict[int, str]:
 def _stem(node: Node) -> str:
     if node.kind in ("sink", "through"):
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(node.function).__name__.strip("_")).lower()
-    return _SOURCE_NAMES.get(node.kind, node.kind)
+    return _SHORT.get(node.kind, node.kind)

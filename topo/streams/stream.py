@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, overload
 from uuid import UUID
 
+from topo.api.async_io import RetryStrategy
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.operator_bolts import OperatorBolt
 from topo.errors import UserError
@@ -162,6 +163,25 @@ class Stream(DrawnStream, Generic[T_co]):
     def gather(self) -> KeyedStream[None, T_co]:
         """Bring all records to one task, under the key None."""
         return KeyedStream(self._graph, self._add("gather", record=self._record, keyed=True, parallelism=1))
+
+    def async_map(
+        self, function: Callable[[T_co], Awaitable[R]], *, capacity: int = 100, timeout: str | timedelta | None = None,
+        ordered: bool = True, retry: RetryStrategy | None = None, on_timeout: Callable[[T_co], R] | None = None,
+        parallelism: int = 1, of: type[R] | None = None, name: str | None = None,
+    ) -> Stream[R]:  # fmt: skip
+        """Make a record of each record by an asynchronous call, with many calls in flight.
+
+        Args:
+            function: an `async def`. It must not block: what blocks goes to `asyncio.to_thread`.
+            capacity: how many calls a task has in flight at most.
+            timeout: for one record with all its attempts; None for none.
+            ordered: results in the order of the records; False: as they complete.
+            retry: when a call is made again, such as `ExponentialBackoffRetry(...)`.
+            on_timeout: returns the result of a record whose call took too long; without it the record fails.
+        """
+        settings: dict[str, Any] = {"capacity": capacity, "timeout": timeout, "ordered": ordered, "retry": retry}
+        settings |= {"on_timeout": on_timeout, "parallelism": parallelism}
+        return Stream(self._graph, self._add("async_map", function, record=of or result_type(function), name=name, **settings))
 
     def rebalance(self, *, parallelism: int, name: str | None = None) -> Stream[T_co]:
         """Spread the records over as many tasks, for costly functions behind it."""

@@ -126,7 +126,7 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
         ["count at test_mistakes.py:{two_without_names_1} and", "test_mistakes.py:{two_without_names_2} have state and no name"],
     ),
     "loop": (loop_variable, ["its function uses 'wanted', which has another value by now", "lambda record, wanted=wanted: ..."]),
-    "async": (lambda flow: words(flow).map(later).to(print), ["map was given an async function", "AsyncBolt"]),
+    "async": (lambda flow: words(flow).map(later).to(print), ["map was given an async function", "async_map"]),
     "generator": (lambda flow: words(flow).map(generated).to(print), ["give it to flat_map"]),
     "text": (lambda flow: words(flow).flat_map(spelled).to(print), ["would become its characters; return a list"]),
     "parameters": (

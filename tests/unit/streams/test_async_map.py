@@ -1,0 +1,78 @@
+"""Asynchronous calls in programs of streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from topo import FixedDelayRetry, TopologyError
+from topo.streams import StreamBuilder
+from topo.testing import StreamTest
+
+
+class Click(msgspec.Struct):
+    user: str
+    at: int
+
+
+class Place(msgspec.Struct):
+    user: str
+    tags: list[str]
+
+
+async def place(click: Click) -> Place:
+    await asyncio.sleep(click.at / 10)
+    return Place(click.user, [str(click.at)])
+
+
+def results(call: Callable[[Any], Any], *clicks: Click, **settings: Any) -> list[Any]:
+    with StreamTest() as test:
+        given = test.source(Click)
+        seen = test.collect(given.stream.async_map(call, **settings))
+        given.send(*clicks)
+        test.advance("500ms")
+        return seen.take()
+
+
+SLOW, FAST = Click("slow", 3), Click("fast", 1)
+
+
+def test_results_come_in_the_order_of_the_records_or_as_they_complete() -> None:
+    assert results(place, SLOW, FAST) == [Place("slow", ["3"]), Place("fast", ["1"])]
+    assert results(place, SLOW, FAST, ordered=False) == [Place("fast", ["1"]), Place("slow", ["3"])]
+
+
+def test_a_call_that_takes_too_long_gives_the_result_of_on_timeout() -> None:
+    found = results(place, SLOW, FAST, timeout="200ms", on_timeout=lambda click: Place(click.user, ["late"]))
+    assert found == [Place("slow", ["late"]), Place("fast", ["1"])]
+
+
+def test_a_call_that_raises_is_made_again() -> None:
+    calls = []
+
+    async def twice(click: Click) -> str:
+        calls.append(click)
+        if len(calls) == 1:
+            raise OSError("once")
+        return click.user
+
+    assert results(twice, FAST, retry=FixedDelayRetry(3, "10ms")) == ["fast"]
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(("function", "settings", "problem"), [
+    (str, {}, "async_map takes an async def"),
+    (lambda click: click, {}, "call it by asyncio.to_thread"),
+    (place, {"capacity": 0}, "capacity=0 must be a whole number"),
+    (place, {"parallelism": 0}, "parallelism=0 must be a whole number"),
+])  # fmt: skip
+def test_a_function_that_is_not_async_is_refused(function: Any, settings: dict[str, Any], problem: str) -> None:
+    flow = StreamBuilder("program")
+    flow.from_iterable([FAST]).async_map(function, **settings).to(print)
+    with pytest.raises(TopologyError) as caught:
+        flow.build()
+    assert len(caught.value.problems) == 1 and problem in caught.value.problems[0]

@@ -1,0 +1,57 @@
+"""The bolt of `async_map`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from topo.api.async_io import AsyncMode
+from topo.api.context import TaskContext
+from topo.api.operator_bolts import AsyncBolt
+from topo.api.tuples import Tuple
+from topo.streams.records import Layout
+
+
+class AsyncCall(AsyncBolt):
+    """Makes a record of each record by a call of an async function.
+
+    Args:
+        function: the user's; an object with `open(context)` is opened once in each task.
+        layout: of the records that it reads.
+        results: layout of the results.
+        settings: the arguments of `async_map`.
+        place: of the operator, for errors.
+    """
+
+    def __init__(
+        self, function: Callable[[Any], Awaitable[Any]], layout: Layout, results: Layout, settings: Mapping[str, Any], place: str
+    ) -> None:
+        mode = AsyncMode.ORDERED if settings["ordered"] else AsyncMode.UNORDERED
+        super().__init__(mode, settings["capacity"], settings["timeout"], settings["retry"])
+        self.outputs = results.fields
+        self._function, self._layout, self._results, self._place = function, layout, results, place
+        self._on_timeout: Callable[[Any], Any] | None = settings["on_timeout"]
+
+    async def open(self, context: TaskContext) -> None:
+        """Compile how records are read and written."""
+        self._record = self._layout.unpacker()
+        self._pack = self._results.packer(self._place)
+        if callable(begin := getattr(self._function, "open", None)):
+            begin(context)
+
+    async def call(self, tup: Tuple) -> Any:
+        """Call the function."""
+        return [self._row(await self._function(self._read(tup)))]
+
+    def on_timeout(self, tup: Tuple) -> Any:
+        """Return the result that the user gives in place of the call's."""
+        if self._on_timeout is None:
+            return super().on_timeout(tup)
+        return [self._row(self._on_timeout(self._read(tup)))]
+
+    def _read(self, tup: Tuple) -> Any:
+        return self._record(tup.values if self._layout.attributes else tup.values[0])
+
+    def _row(self, record: Any) -> tuple[Any, ...]:
+        packed = self._pack(record)
+        return packed if self._results.attributes else (packed,)
