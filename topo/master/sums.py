@@ -65,11 +65,16 @@ _EMPTY = HistogramSnapshot()
 
 
 def _move(sums: dict[str, int | float] | dict[str, int] | dict[int, int], before: Mapping, after: Mapping) -> None:  # type: ignore[type-arg]
+    missing = len(before)
     for name, value in after.items():
-        earlier = before.get(name, 0)
-        if value != earlier or name not in sums:
-            sums[name] = sums.get(name, 0) + value - earlier
-    if before.keys() - after.keys():
+        earlier = before.get(name)
+        if earlier is None:
+            sums[name] = sums.get(name, 0) + value
+            continue
+        missing -= 1
+        if value != earlier:
+            sums[name] += value - earlier
+    if missing:
         # A heartbeat that was too long has left out metrics of user code.
         for name in before.keys() - after.keys():
             sums[name] -= before[name]

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, final
 
-from topo.ids import Epoch
+from topo.ids import Epoch, TaskId
 from topo.task.commands import TaskCommand
 from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
 from topo.task.guarantees.base import Guarantee
@@ -27,7 +27,7 @@ from topo.task.parts import TaskParts
 from topo.task.runners.base import Runner, UserRunner
 from topo.task.state import TaskPhase
 from topo.wire.control import CheckpointComplete, Close, Closed, Probe, Quiet
-from topo.wire.statistics import NO_EDGE_FIGURES, EdgeFigures, TaskStatistics
+from topo.wire.statistics import EdgeFigures, TaskStatistics
 
 
 @final
@@ -64,6 +64,10 @@ class Task:
         self._snapshots = parts.snapshots
         self._cuts = parts.cuts
         self._metrics = parts.spec.context.metrics
+        self._readers: dict[str, list[TaskId]] = {}
+        """The tasks that read the output, by component."""
+        for target in self.outbound.consumers:
+            self._readers.setdefault(self.plan.task(target).component, []).append(target)
         self._is_open = False
         """Whether the component has been opened in this process."""
         self._blocked_since: float | None = None
@@ -134,11 +138,8 @@ class Task:
 
     def _edges(self) -> dict[str, EdgeFigures]:
         """Return the figures of the out-edges by the component that they lead to."""
-        found: dict[str, EdgeFigures] = {}
-        for target in self.outbound.consumers:
-            component = self.plan.task(target).component
-            found[component] = found.get(component, NO_EDGE_FIGURES).plus(self.outbound.outbox.edge_figures(target))
-        return found
+        outbox = self.outbound.outbox
+        return {component: outbox.edge_figures(*targets) for component, targets in self._readers.items()}
 
     def validate(self) -> None:
         self.outbound.validate()
