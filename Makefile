@@ -15,7 +15,7 @@ python = .venv/bin/python
 java = $(python) -m topo.spark.java >/dev/null 2>&1 || $(setup) java || true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run flights test spark connectors kafka redis postgres mqtt unit check clean
+.PHONY: help setup run flights test spark connectors kafka redis postgres mqtt nats unit check clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -56,6 +56,10 @@ connectors: ## run the tests with servers, Kafka and others, which it installs; 
 kafka: ## start a Kafka broker at 127.0.0.1:9092 in the foreground; TOPICS="orders:4 totals" makes topics with partitions
 	@sh scripts/servers.sh kafka
 	@$(python) -m tests.servers.kafka $(TOPICS)
+
+nats: ## start a NATS server with JetStream at 127.0.0.1:4222 in the foreground
+	@sh scripts/servers.sh nats
+	@$(python) -m tests.servers.nats
 
 redis: ## start a Redis server at 127.0.0.1:6379 in the foreground
 	@sh scripts/servers.sh redis

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3 kafka redis postgres http prometheus mqtt"
+all="s3 kafka redis postgres http prometheus mqtt nats"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -67,6 +67,7 @@ install_postgres() {
 
 install_prometheus() { setup metrics && debian prometheus prometheus; }
 
+install_nats() { setup nats && debian nats-server nats-server; }
 install_redis() { setup redis && debian redis-server redis-server; }
 
 failed=

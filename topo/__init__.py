@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
     from topo.connectors.mqtt.mqtt_sink import MqttSink
     from topo.connectors.mqtt.mqtt_spout import MqttSpout
+    from topo.connectors.nats import NatsSpout
     from topo.connectors.postgres.cdc_spout import PostgresCdcSpout
     from topo.connectors.postgres.sink import PostgresSink
     from topo.connectors.postgres.spout import PostgresSpout
@@ -92,6 +93,7 @@ _LAZY = {
     "MqttSpout": "topo.connectors.mqtt.mqtt_spout",
     "PostgresSink": "topo.connectors.postgres.sink",
     "PostgresSpout": "topo.connectors.postgres.spout",
+    "NatsSpout": "topo.connectors.nats",
     "PrintBolt": "topo.connectors.print_bolt",
     "RedisGroupSpout": "topo.connectors.redis",
     "RedisSink": "topo.connectors.redis",
@@ -144,6 +146,7 @@ __all__ = [
     "Metrics",
     "MqttSink",
     "MqttSpout",
+    "NatsSpout",
     "NotFoundError",
     "Partition",
     "PartitionOutput",

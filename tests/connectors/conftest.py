@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.servers import kafka, mosquitto, postgres, redis
+from tests.servers import kafka, mosquitto, nats, postgres, redis
+from topo.connectors.nats.connection import close_forgotten
 
 
 @pytest.fixture(scope="session")
@@ -65,3 +67,20 @@ def mqtt_broker(tmp_path: Path) -> Iterator[str]:
     started = mosquitto.start(tmp_path)
     yield started.address
     started.kill()
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nats.NatsProcess]:
+    """The NATS server of this run. A test that ends or freezes it leaves it running, with its data."""
+    started = nats.start(tmp_path_factory.mktemp("nats"))
+    yield started
+    # Test kits close no spouts.
+    gc.collect()
+    close_forgotten()
+    started.stop()
+
+
+@pytest.fixture
+def nats_url(nats_server: nats.NatsProcess) -> str:
+    """The address of the NATS server."""
+    return nats_server.address

@@ -57,6 +57,7 @@ PUBLIC = [
     "Metrics",
     "MqttSink",
     "MqttSpout",
+    "NatsSpout",
     "NotFoundError",
     "PeerError",
     "PostgresCdcSpout",

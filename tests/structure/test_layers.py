@@ -85,6 +85,8 @@ IO_EXCEPTIONS = {
     ("connectors/kafka/reader.py", "time"): "the age of a record, which the clock of its producer has stamped",
     ("connectors/kafka/targets.py", "time"): "how long a request may take",
     ("connectors/kafka/transactions.py", "time"): "how long a request may take",
+    ("connectors/nats/connection.py", "asyncio"): "the loop of nats-py, which runs during calls on the task's helper thread",
+    ("connectors/nats/subject_feed.py", "asyncio"): "coroutines on that loop",
     ("connectors/loop_thread.py", "asyncio"): "the loop of clients that need one, on a thread beside the task's",
     ("connectors/loop_thread.py", "threading"): "that thread",
 }

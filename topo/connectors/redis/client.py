@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.connectors.secrets import masked
-from topo.errors import ConfigError, TopoEnvironmentError
+from topo.errors import ConfigError
 from topo.extras import EXTRAS, pip_install
 
 _REFUSED = {
@@ -90,39 +89,3 @@ def is_unreachable(error: BaseException) -> bool:
     from redis.exceptions import BusyLoadingError, ConnectionError, TimeoutError
 
     return isinstance(error, ConnectionError | TimeoutError | BusyLoadingError | OSError)
-
-
-class RedisLink:
-    """Whether a task reaches its server: reported when that changes, and shown as the gauge `connected`."""
-
-    def __init__(self, server: RedisServer, context: TaskContext, report: Callable[[BaseException], None]) -> None:
-        self._server = server
-        self._report = report
-        self._gauge = context.metrics.gauge("connected")
-        self._gauge.set(1)
-        self.is_up = True
-
-    def lost(self, error: BaseException) -> None:
-        """A command was not answered."""
-        if self.is_up:
-            self.is_up = False
-            self._gauge.set(0)
-            self._report(TopoEnvironmentError(f"{self._server} is not reached, and it is tried again: {error}"))
-
-    def restored(self) -> None:
-        """A command was answered."""
-        if not self.is_up:
-            self.is_up = True
-            self._gauge.set(1)
-            self._report(TopoEnvironmentError(f"{self._server} is reached again"))
-
-    def ask(self, request: Callable[..., Any], *arguments: Any) -> Any:
-        """Send a request, and take down whether it was answered. Its exceptions are raised."""
-        try:
-            reply = request(*arguments)
-        except Exception as error:
-            if is_unreachable(error):
-                self.lost(error)
-            raise
-        self.restored()
-        return reply

@@ -13,10 +13,10 @@ from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.spout import Spout, SpoutCollector
 from topo.connectors.record_decoder import Deserialize, deserializer_of
-from topo.connectors.redis.client import RedisLink, RedisServer
+from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryDecoder, numbers_of
 from topo.connectors.redis.group_member import GroupMember, Taken
-from topo.connectors.redis.request_line import RequestLine
+from topo.connectors.server_link import RequestLine, ServerLink
 from topo.errors import ConfigError, TopoEnvironmentError
 
 _MOST_EMITTED = 100
@@ -105,7 +105,7 @@ class RedisGroupSpout(Spout):
         self._collector, self._clock = collector, context.clock
         self._is_replayed = context.config.delivery != "exactly_once"
         self._attempts = context.config.attempts
-        link = RedisLink(self._server, context, collector.report_error)
+        link = ServerLink(self._server, context, collector.report_error, is_unreachable)
         self._client = self._server.connect()
         self._member = GroupMember(
             self._client,

@@ -12,8 +12,9 @@ from topo.api.durations import duration_ms
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.connectors.record_encoder import Serialize, serializer_of
-from topo.connectors.redis.client import RedisLink, RedisServer
+from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryEncoder
+from topo.connectors.server_link import ServerLink
 from topo.connectors.spilling import Spilling
 from topo.errors import ConfigError, TopoEnvironmentError, UnsupportedValueError
 
@@ -80,7 +81,7 @@ class RedisSink(TwoPhaseSink):
         self._rows: list[_HashRow] = []
         metrics = context.metrics
         self._written, self._rejected = metrics.counter("rows"), metrics.counter("rejected_rows")
-        self._link = RedisLink(self._server, context, self._report)
+        self._link = ServerLink(self._server, context, self._report, is_unreachable)
         self._spilling = Spilling(str(self._server), self.max_batch, self._report)
         self._client = self._server.connect()
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionOutput
-from topo.connectors.redis.client import RedisLink, is_unreachable
+from topo.connectors.redis.client import is_unreachable
 from topo.connectors.redis.entries import (
     NO_STREAM,
     EntryDecoder,
@@ -25,7 +25,7 @@ from topo.connectors.redis.entries import (
     positions_of,
     shown_entry,
 )
-from topo.connectors.redis.request_line import RequestLine
+from topo.connectors.server_link import RequestLine, ServerLink
 from topo.errors import ConfigError, TopoEnvironmentError
 
 _CHECK_S = 10.0
@@ -117,7 +117,7 @@ class StreamReader:
     def __init__(
         self,
         client: Any,
-        link: RedisLink,
+        link: ServerLink,
         context: TaskContext,
         decoder: EntryDecoder,
         begin: Callable[[Partition, bool], Any],

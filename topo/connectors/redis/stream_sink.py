@@ -13,9 +13,10 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.connectors.record_encoder import Serialize, serializer_of
-from topo.connectors.redis.client import RedisLink, RedisServer
+from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryEncoder
 from topo.connectors.redis.scripts import PUBLISH, STAGE
+from topo.connectors.server_link import ServerLink
 from topo.connectors.spilling import Spilling
 from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, UnsupportedValueError
 
@@ -103,7 +104,7 @@ class RedisStreamSink(TwoPhaseSink):
         self._written, self._rejected = metrics.counter("rows"), metrics.counter("rejected_rows")
         self._staged_gauge, self._commit_ms = metrics.gauge("staged_rows"), metrics.histogram("commit_ms")
         report = self._report
-        self._link = RedisLink(self._server, context, report)
+        self._link = ServerLink(self._server, context, report, is_unreachable)
         self._spilling = Spilling(f"{self._server}, stream {self._stream!r}", _SPILL_ROWS, report)
         self._client = self._server.connect()
 

@@ -12,9 +12,10 @@ from topo.api.partition_values import Partition, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.connectors.record_decoder import Deserialize, deserializer_of
-from topo.connectors.redis.client import RedisLink, RedisServer, is_unreachable
+from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryDecoder, StreamInfo
 from topo.connectors.redis.stream_reader import StreamReader, stream_infos
+from topo.connectors.server_link import ServerLink
 from topo.errors import ConfigError
 
 
@@ -112,7 +113,7 @@ class RedisStreamSpout(PartitionedSpout):
             ConfigError: the server refuses this user.
         """
         self._client = self._server.connect()
-        self._link = RedisLink(self._server, context, collector.report_error)
+        self._link = ServerLink(self._server, context, collector.report_error, is_unreachable)
         super().open(context, collector)
 
     def partitions(self) -> Iterator[Partition | str]:

@@ -1,23 +1,74 @@
-"""Requests of one task on its helper thread, one at a time."""
+"""Whether a task reaches its server, and its requests on the helper thread, one at a time."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from topo.api.context import TaskContext
-from topo.connectors.redis.client import RedisLink, is_unreachable
+from topo.errors import TopoEnvironmentError
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 
 Answer = TypeVar("Answer")
 
 
+class ServerLink:
+    """Whether a task reaches its server: reported when that changes, and shown as the gauge `connected`.
+
+    Args:
+        server: shown in messages, without secrets.
+        context: of the task.
+        report: takes the errors.
+        is_unreachable: whether a request has failed since the server was not reached, or is not ready: it may be repeated later.
+    """
+
+    def __init__(
+        self,
+        server: object,
+        context: TaskContext,
+        report: Callable[[BaseException], object],
+        is_unreachable: Callable[[BaseException], bool],
+    ) -> None:
+        self._server = server
+        self._report = report
+        self.is_unreachable = is_unreachable
+        self._gauge = context.metrics.gauge("connected")
+        self._gauge.set(1)
+        self.is_up = True
+
+    def lost(self, error: BaseException) -> None:
+        """A request was not answered."""
+        if self.is_up:
+            self.is_up = False
+            self._gauge.set(0)
+            why = str(error) or repr(error)
+            self._report(TopoEnvironmentError(f"{self._server} is not reached, and it is tried again: {why}"))
+
+    def restored(self) -> None:
+        """A request was answered."""
+        if not self.is_up:
+            self.is_up = True
+            self._gauge.set(1)
+            self._report(TopoEnvironmentError(f"{self._server} is reached again"))
+
+    def ask(self, request: Callable[..., Any], *arguments: Any) -> Any:
+        """Make a request, and take down whether it was answered. Its exceptions are raised."""
+        try:
+            reply = request(*arguments)
+        except Exception as error:
+            if self.is_unreachable(error):
+                self.lost(error)
+            raise
+        self.restored()
+        return reply
+
+
 class RequestLine(Generic[Answer]):
     """At most one request is under way. A server that is not reached is asked again after a wait, which grows."""
 
-    def __init__(self, context: TaskContext, link: RedisLink) -> None:
+    def __init__(self, context: TaskContext, link: ServerLink) -> None:
         self._context = context
         self._clock = context.clock
         self._link = link
@@ -58,7 +109,7 @@ class RequestLine(Generic[Answer]):
         if isinstance(answer, Exception):
             self._ask_at = self._clock() + self._wait_s
             self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
-            if is_unreachable(answer):
+            if self._link.is_unreachable(answer):
                 self._link.lost(answer)
                 return None
             return answer

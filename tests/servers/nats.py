@@ -1,0 +1,131 @@
+"""A NATS server with JetStream.
+
+`make nats`, which is `python -m tests.servers.nats`, starts it in the foreground at the usual port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.servers.server import Server, ServerEndedError, free_port, need, refuse_missing, start_server
+
+USER, PASSWORD = "topo", "planted-password"
+
+
+@dataclass
+class NatsProcess(Server):
+    """A server that answers.
+
+    Attributes:
+        folder: its data and log.
+        port: where it listens, on loopback.
+        options: further arguments of its command.
+    """
+
+    folder: Path = field(default_factory=Path)
+    port: int = 0
+    options: tuple[str, ...] = ()
+
+    def start_again(self) -> None:
+        """Start it again on its data, at its address, after `stop` or `kill`."""
+        self.process = start(self.folder, *self.options, port=self.port).process
+
+    def run(self, action: Callable[[Any, Any], Coroutine[Any, Any, Any]]) -> Any:
+        """Run a coroutine with another program's client and its JetStream context."""
+        return run_at(self.address, action)
+
+    def make_stream(self, **settings: Any) -> str:
+        """Make a stream of the subjects NAME.>, and return its name, which is drawn."""
+        name = f"S{secrets.token_hex(4).upper()}"
+
+        async def make(_client: Any, stream_context: Any) -> None:
+            await stream_context.add_stream(name=name, subjects=[f"{name}.>"], **settings)
+
+        self.run(make)
+        return name
+
+    def publish(self, subject: str, *messages: bytes) -> None:
+        """Append messages to the stream of a subject."""
+
+        async def append(_client: Any, stream_context: Any) -> None:
+            for message in messages:
+                await stream_context.publish(subject, message)
+
+        self.run(append)
+
+
+def run_at(address: str, action: Callable[[Any, Any], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine with a new client."""
+    import nats
+
+    async def with_client() -> Any:
+        client = await nats.connect(address, allow_reconnect=False, connect_timeout=10)
+        try:
+            return await action(client, client.jetstream(timeout=10))
+        finally:
+            await client.close()
+
+    return asyncio.run(with_client())
+
+
+def start(folder: Path, *options: str, port: int = 0) -> NatsProcess:
+    """Start a server on the data that `folder` has. Skips the test where the server or its client is missing.
+
+    Args:
+        folder: for data and the log.
+        options: more arguments, such as "--user", "topo", "--pass", "...".
+        port: where it listens; 0: a free one.
+    """
+    need(("nats",), "nats")
+    if shutil.which("nats-server") is None:
+        refuse_missing("nats-server", "nats")
+    for attempt in range(3):
+        chosen = port or free_port()
+        command = ["nats-server", "-a", "127.0.0.1", "-p", str(chosen), "-js", "-sd", str(folder), *options]
+        address = f"nats://127.0.0.1:{chosen}"
+        login = f"nats://{USER}:{PASSWORD}@127.0.0.1:{chosen}" if "--user" in options else address
+        try:
+            server = start_server(command, folder / "nats.log", address, partial(_answers, login))
+        except ServerEndedError:
+            # Somebody else may have taken the port before the server did.
+            if attempt == 2 or port:
+                raise
+        else:
+            return NatsProcess(server.address, server.process, folder, chosen, options)
+    raise AssertionError("unreachable")
+
+
+def _answers(address: str) -> bool:
+    async def ask(_client: Any, stream_context: Any) -> None:
+        await stream_context.account_info()
+
+    try:
+        run_at(address, ask)
+    except Exception:
+        return False
+    return True
+
+
+def main() -> None:
+    """Start a server at port 4222 until it is interrupted."""
+    with tempfile.TemporaryDirectory(prefix="topo-nats-") as folder:
+        server = start(Path(folder), port=4222)
+        print(f"NATS at {server.address}; ctrl-c ends it and drops its data", flush=True)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            server.process.wait()
+        except KeyboardInterrupt:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""NATS JetStream as a source."""
+
+from topo.connectors.nats.spout import NatsSpout
+
+__all__ = ["NatsSpout"]

@@ -1,0 +1,173 @@
+"""The connection to NATS: how it is made, and its calls as those of a client that blocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any, TypeVar
+from weakref import finalize
+
+from topo.api.durations import duration_ms
+from topo.connectors.secrets import masked, secrets_of, without
+from topo.errors import ConfigError
+from topo.extras import EXTRAS, pip_install
+
+_REFUSED = {
+    "allow_reconnect": "topo connects again",
+    "max_reconnect_attempts": "topo connects again",
+    "error_cb": "topo reports errors",
+}
+Result = TypeVar("Result")
+
+
+class NatsServers:
+    """How to reach a server or a cluster.
+
+    Args:
+        component: name of the class, for messages.
+        servers: a URL, "nats://[user:password@]host:port", or several of one cluster.
+        timeout: how long a request waits for its reply.
+        config: more arguments of `nats.connect`, such as `user_credentials`, `token`, `tls`.
+    """
+
+    def __init__(self, component: str, servers: str | Sequence[str], timeout: str, config: Mapping[str, Any]) -> None:
+        given = [servers] if isinstance(servers, str) else list(servers)
+        if not given or not all(isinstance(one, str) and "://" in one for one in given):
+            raise ConfigError(f"{component}: servers must be URLs such as 'nats://localhost:4222'")
+        for name, reason in _REFUSED.items():
+            if name in config:
+                raise ConfigError(f"{component}: config may not have {name!r}: {reason}")
+        self.timeout_s = duration_ms(timeout) / 1000
+        if self.timeout_s <= 0:
+            raise ConfigError(f"{component}: timeout={timeout!r} must be longer than nothing")
+        if find_spec("nats") is None:
+            raise ConfigError(f"{component} needs the client of NATS: {pip_install(EXTRAS['nats'])}")
+        self.component = component
+        self.given = given
+        self.config = dict(config)
+        self._secrets = secrets_of({**self.config, **{str(place): url for place, url in enumerate(given)}})
+
+    def __str__(self) -> str:
+        return f"NATS at {', '.join(map(masked, self.given))}"
+
+    def __repr__(self) -> str:
+        return f"NatsServers({str(self)!r})"
+
+    def shown(self, error: BaseException) -> str:
+        """Return an error as a text without secrets."""
+        return without(self._secrets, str(error) or repr(error))
+
+
+class NatsConnection:
+    """A client whose calls block. It is used by one thread at a time: its loop runs only during a call.
+
+    A connection that is lost is made again by the next call; streams, consumers and subscriptions are those of one connection,
+    which have a `number`.
+    """
+
+    def __init__(self, servers: NatsServers) -> None:
+        self._servers = servers
+        self._loop = asyncio.new_event_loop()
+        self._clients: list[Any] = []
+        """The client, if there is one."""
+        self.number = 0
+        self.timeout_s = servers.timeout_s
+        close_forgotten()
+        self._forget = finalize(self, _FORGOTTEN.append, (self._loop, self._clients))
+        self._forget.atexit = False
+
+    def run(self, action: Callable[[Any, Any], Coroutine[Any, Any, Result]]) -> Result:
+        """Connect if need be, and run a coroutine that is made of the client and its JetStream context.
+
+        Raises:
+            ConfigError: the server refuses this user, or has no JetStream.
+            Exception: of the action. The next call connects again where it `is_unreachable`.
+        """
+        return self._loop.run_until_complete(self._connected(action))
+
+    async def _connected(self, action: Callable[[Any, Any], Coroutine[Any, Any, Result]]) -> Result:
+        timeout_s = self._servers.timeout_s
+        try:
+            if not self._clients or not self._clients[0].is_connected:
+                await _drop(self._clients)
+                self._clients.append(await asyncio.wait_for(self._connect(), timeout_s))
+                self.number += 1
+            return await action(self._clients[0], self._clients[0].jetstream(timeout=timeout_s))
+        except Exception as error:
+            if is_unreachable(error):
+                await _drop(self._clients)
+            raise
+
+    async def _connect(self) -> Any:
+        import nats
+
+        refusals = list[Exception]()
+
+        async def keep(error: Exception) -> None:
+            refusals.append(error)
+
+        options = {"allow_reconnect": False, "error_cb": keep, "connect_timeout": self._servers.timeout_s}
+        try:
+            return await nats.connect(self._servers.given, **{**self._servers.config, **options})
+        except Exception as error:
+            for one in (*refusals, error):
+                if "uthorization" in str(one) or "uthentication" in str(one):
+                    raise ConfigError(
+                        f"{self._servers.component}: {self._servers} refuses this user: {self._servers.shown(one)}; give user "
+                        "and password in the URL, or credentials in config"
+                    ) from None
+            raise
+
+    def close(self) -> None:
+        """Close the connection and the loop. It may be called again."""
+        if self._forget.detach() is not None:
+            _close(self._loop, self._clients)
+
+
+_FORGOTTEN: list[tuple[asyncio.AbstractEventLoop, list[Any]]] = []
+"""Loops and clients of connections that were collected without `close`: another loop may run on that thread then."""
+
+
+def close_forgotten() -> None:
+    """Close the connections that were collected without `close`. No loop may run on this thread."""
+    while _FORGOTTEN:
+        _close(*_FORGOTTEN.pop())
+
+
+async def _drop(clients: list[Any]) -> None:
+    """Close clients, also those that a server has left hanging."""
+    while clients:
+        with suppress(Exception):
+            await asyncio.wait_for(clients.pop().close(), 1.0)
+
+
+async def _end(clients: list[Any]) -> None:
+    """Close clients, and end what they have left running on this loop."""
+    await _drop(clients)
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
+def _close(loop: asyncio.AbstractEventLoop, clients: list[Any]) -> None:
+    try:
+        loop.run_until_complete(_end(clients))
+    finally:
+        loop.close()
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Return whether a call has failed since the server was not reached, or is not ready: it may be repeated later."""
+    import nats.errors
+    from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
+
+    lost = (nats.errors.Error, OSError, asyncio.TimeoutError, NoStreamResponseError, ServiceUnavailableError)
+    if not isinstance(error, lost):
+        return False
+    from nats.js.errors import APIError
+
+    # Replies of a server that is reached.
+    return not isinstance(error, APIError) or isinstance(error, ServiceUnavailableError)

@@ -1,0 +1,70 @@
+"""Orders in a JetStream stream are summed by shop and written as lines of JSON; each order counts once.
+
+    make nats                                                   # starts a server at nats://127.0.0.1:4222
+    topo run topologies/nats_orders.py -p orders_count=2000     # makes the stream ORDERS, appends orders, and reads them
+
+It reads until it is stopped. The last line of a shop in build/totals.jsonl has its total.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import nats
+
+from topo import BasicCollector, JsonLinesSink, NatsSpout, StatefulBolt, TaskContext, Topology, TopologyBuilder, Tuple
+
+SHOPS = ("north", "south", "east", "west")
+
+
+class Total(StatefulBolt):
+    """Sums the orders of each shop."""
+
+    outputs = ("shop", "orders", "cents")
+    key = "shop"
+
+    def prepare(self, context: TaskContext) -> None:
+        self.totals: dict[str, tuple[int, int]] = {}
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        orders, cents = self.totals.get(tup["shop"], (0, 0))
+        self.totals[tup["shop"]] = total = (orders + 1, cents + tup["cents"])
+        collector.emit((tup["shop"], *total))
+
+    def snapshot(self) -> dict[str, tuple[int, int]]:
+        return self.totals
+
+    def restore(self, state: dict[str, tuple[int, int]] | None) -> None:
+        self.totals = {shop: (orders, cents) for shop, (orders, cents) in (state or {}).items()}
+
+
+async def put_orders(servers: str, count: int) -> None:
+    """Make the stream if need be, and append orders, a subject for each shop; the same every time."""
+    chance = random.Random(1)
+    client = await nats.connect(servers)
+    stream = client.jetstream()
+    await stream.add_stream(name="ORDERS", subjects=["orders.>"])
+    for _ in range(count):
+        order = {"shop": chance.choice(SHOPS), "cents": chance.randrange(100, 10_000)}
+        await stream.publish(f"orders.{order['shop']}", json.dumps(order).encode())
+    await client.close()
+
+
+def topology(servers: str = "nats://127.0.0.1:4222", orders_count: int = 0, out: str = "build/totals.jsonl") -> Topology:
+    """Build the topology.
+
+    Args:
+        servers: URL of the server.
+        orders_count: how many orders to append first.
+        out: the file of totals.
+    """
+    if orders_count:
+        asyncio.run(put_orders(servers, orders_count))
+    builder = TopologyBuilder("nats-orders").config(delivery="exactly_once", checkpoint_interval="1s")
+    source = NatsSpout(servers, "ORDERS", pattern="orders.*", value_deserializer="json", fields=("shop", "cents"))
+    builder.set_spout("orders", source, 2)
+    builder.set_bolt("total", Total(), 2).fields_grouping("orders", "shop")
+    builder.set_bolt("totals", JsonLinesSink(out)).global_grouping("total")
+    return builder.build()
