@@ -182,7 +182,8 @@ class Task:
            and its positions are committed
         6. the runner: ticks, timers (which become mails), event time by the interval of the watermark strategy, expired trees
         7. a batch of mails, if there are any
-        8. the runner acts: a slice of input or another frame of the queue; a burst of messages; all frames of an acker
+        8. the runner acts: a slice of input (one frame, or several small ones) or another frame; a burst of messages;
+           all frames of an acker
 
         SLICE of input: mark it as in flight, call user code, settle, clear the mark, FLUSH if it is due.
         SETTLE: read timestamps, route the rows of each stream, then account for inputs; report errors of user code last.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.tasks.bolts import KINDS, done, emit, relay
-from tests.tasks.components import Scripted, Sink, chain
+from tests.tasks.components import Plain, Scripted, Sink, chain
 from tests.tasks.solo import RowIds, Solo
 from topo.ids import TaskId
 from topo.nesting import MAX_DEPTH
@@ -260,3 +260,28 @@ def test_a_bolt_without_readers_acks_as_any_other(kind: Any) -> None:
     ids = task.feed("x")
     task.run()
     assert task.acks() == dict(zip(ids.roots, ids.edges, strict=True))
+
+
+def test_a_turn_takes_small_frames_up_to_a_slice_together() -> None:
+    task = Solo(chain(Scripted(), Plain(), Sink(), ackers=0), "b")
+    for value in range(9):
+        task.feed(value, value)
+    task.turn()
+    # A slice has eight tuples at first, and twice as many when one was full and short.
+    assert task.task.counters.executed == 8
+    task.signal(FrameKind.IDLE)
+    task.feed("behind")
+    task.turn()
+    assert task.task.counters.executed == 18  # the frames in front of the signal
+    task.turn()
+    task.turn()
+    assert task.task.counters.executed == 19
+
+
+def test_frames_that_could_be_to_blame_for_a_loss_are_not_taken_together() -> None:
+    task = Solo(chain(Scripted(), Plain(), Sink()), "b")
+    task.begin_epoch(2, suspects=[1])
+    task.feed("a")
+    task.feed("b")
+    task.turn()
+    assert task.task.counters.executed == 1

@@ -106,6 +106,8 @@ class InputRunner:
         """1 if `end_of_input` has raised when it was last called, and is not called again in this epoch."""
         self._tick_at: float | None = None
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
+        self._slice_count, self._slice_s = 0, 0.0
+        """Tuples that the turn at hand has processed, and the seconds that they took."""
         self._slice_latency = Histogram()
         self._latency = self._slice_latency if options.latency is None else options.latency
         parts.cuts.append(self._cut_short)
@@ -215,7 +217,7 @@ class InputRunner:
     def act(self, now: float) -> None:
         """Do one action.
 
-        1. a call that is ready; if none is, the next frame, or a slice of it
+        1. a call that is ready; if none is, a slice of the next frame, or of several that are small
         2. the results of mails are routed, and ids leave that are due
         3. END, when all inputs are done that it has waited for
         4. the last step of the kind
@@ -225,9 +227,7 @@ class InputRunner:
             if self._may_act:
                 self._run_ready(options.ready, now)
         elif self._inbound.queue:
-            head = self._inbound.head()
-            if head is not None and self._may_act and self._process(*head, now):
-                self._inbound.done(*head, now)
+            self._take_frames(now)
         if options.settle_mails is not None:
             options.settle_mails(now)
             self._flush_when_due(now)
@@ -235,6 +235,31 @@ class InputRunner:
             self._send_end(now)
         if options.act_last is not None:
             options.act_last(now)
+
+    def _take_frames(self, now: float) -> None:
+        """Process the next frame, or a slice of it, and frames of rows behind it while all together are not more than a slice.
+
+        With many tasks, frames are small, and each turn of a worker goes over all tasks.
+        """
+        inbound = self._inbound
+        self._slice_count, self._slice_s = 0, 0.0
+        while (head := inbound.head()) is not None and self._may_act:
+            edge, frame = head
+            is_done = self._process(edge, frame, now)
+            if is_done:
+                inbound.done(edge, frame, now)
+            if not is_done or frame.kind is not FrameKind.DATA or not self._joins_slice():
+                break
+            now = max(now, inbound.busy_since)
+        if self._slice_count:
+            self._pace.note(self._slice_count, self._slice_s)
+
+    def _joins_slice(self) -> bool:
+        """Whether the next frame is of rows that the slice has room for."""
+        if not self._inbound.queue or self._single_step_budget > 0 or self._slice_s >= self._config.flush_interval_s:
+            return False
+        frame = self._inbound.queue[0][1]
+        return frame.kind is FrameKind.DATA and self._slice_count + frame.count <= self._pace.size
 
     def _run_ready(self, ready: ReadyCalls, now: float) -> None:
         self._flush_when_due(ready.run_ready(now))
@@ -299,7 +324,8 @@ class InputRunner:
             taken = count if not is_split else frame.count if last == batch.count else 0
             inbound.allowance.note(taken, ended - inbound.busy_since, self._may_act)
         inbound.busy_since = ended
-        self._pace.note(count, seconds)
+        self._slice_count += count
+        self._slice_s += seconds
         counters.executed += count
         counters.busy_s += seconds
         self._slice_latency.record(seconds / count, count)
