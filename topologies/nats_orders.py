@@ -1,7 +1,8 @@
 """Orders in a JetStream stream are summed by shop and written as lines of JSON; each order counts once.
 
     make nats                                                   # starts a server at nats://127.0.0.1:4222
-    topo run topologies/nats_orders.py -p orders_count=2000     # makes the stream ORDERS, appends orders, and reads them
+    .venv/bin/python topologies/nats_orders.py 2000             # makes the stream ORDERS, and appends orders
+    topo run topologies/nats_orders.py                          # reads them
 
 It reads until it is stopped. The last line of a shop in build/totals.jsonl has its total.
 """
@@ -11,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import sys
 
 import nats
 
 from topo import BasicCollector, JsonLinesSink, NatsSpout, StatefulBolt, TaskContext, Topology, TopologyBuilder, Tuple
 
+SERVERS = "nats://127.0.0.1:4222"
 SHOPS = ("north", "south", "east", "west")
 
 
@@ -52,19 +55,21 @@ async def put_orders(servers: str, count: int) -> None:
     await client.close()
 
 
-def topology(servers: str = "nats://127.0.0.1:4222", orders_count: int = 0, out: str = "build/totals.jsonl") -> Topology:
+def topology(servers: str = SERVERS, out: str = "build/totals.jsonl") -> Topology:
     """Build the topology.
 
     Args:
         servers: URL of the server.
-        orders_count: how many orders to append first.
         out: the file of totals.
     """
-    if orders_count:
-        asyncio.run(put_orders(servers, orders_count))
     builder = TopologyBuilder("nats-orders").config(delivery="exactly_once", checkpoint_interval="1s")
     source = NatsSpout(servers, "ORDERS", pattern="orders.*", value_deserializer="json", fields=("shop", "cents"))
     builder.set_spout("orders", source, 2)
     builder.set_bolt("total", Total(), 2).fields_grouping("orders", "shop")
     builder.set_bolt("totals", JsonLinesSink(out)).global_grouping("total")
     return builder.build()
+
+
+if __name__ == "__main__":
+    # Every process of the topology calls `topology`, so orders are appended here.
+    asyncio.run(put_orders(SERVERS, int(sys.argv[1]) if len(sys.argv) > 1 else 2_000))

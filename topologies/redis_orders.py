@@ -1,7 +1,8 @@
 """Orders in Redis streams are summed by shop: a hash for each shop, and a stream of the large orders. Each order counts once.
 
     make redis                                                  # starts a server at redis://127.0.0.1:6379
-    topo run topologies/redis_orders.py -p orders_count=20000   # puts orders into orders:north and others, and reads them
+    .venv/bin/python topologies/redis_orders.py 20000           # puts orders into orders:north and others
+    topo run topologies/redis_orders.py                         # reads them
     redis-cli hgetall total:north
 
 It reads until it is stopped, and takes part in `redis-cli xadd orders:north '*' shop '"north"' cents 450` at once.
@@ -10,6 +11,7 @@ It reads until it is stopped, and takes part in `redis-cli xadd orders:north '*'
 from __future__ import annotations
 
 import random
+import sys
 
 import redis
 
@@ -26,6 +28,7 @@ from topo import (
     Tuple,
 )
 
+URL = "redis://127.0.0.1:6379"
 SHOPS = ("north", "south", "east", "west")
 
 
@@ -75,15 +78,12 @@ def put_orders(url: str, count: int) -> None:
     client.close()
 
 
-def topology(url: str = "redis://127.0.0.1:6379", orders_count: int = 0) -> Topology:
+def topology(url: str = URL) -> Topology:
     """Build the topology.
 
     Args:
         url: of the server.
-        orders_count: how many orders to put into the streams first.
     """
-    if orders_count:
-        put_orders(url, orders_count)
     builder = TopologyBuilder("redis-orders").config(delivery="exactly_once", checkpoint_interval="1s")
     source = RedisStreamSpout(url, pattern="orders:*", fields=("shop", "cents"), value_deserializer="json")
     builder.set_spout("orders", source, 2)
@@ -92,3 +92,8 @@ def topology(url: str = "redis://127.0.0.1:6379", orders_count: int = 0) -> Topo
     builder.set_bolt("large", Large(9_000)).shuffle_grouping("orders")
     builder.set_bolt("alerts", RedisStreamSink(url, "large-orders", maxlen=100_000)).shuffle_grouping("large")
     return builder.build()
+
+
+if __name__ == "__main__":
+    # Every process of the topology calls `topology`, so orders are put here.
+    put_orders(URL, int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)
