@@ -60,7 +60,9 @@ class MqttSession:
 
     def start(self) -> None:
         """Start the client's thread, which connects."""
-        properties: Any = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        # Its constructor has no types.
+        make: Any = Properties
+        properties = make(PacketTypes.CONNECT)
         properties.SessionExpiryInterval = self._keep_s
         properties.ReceiveMaximum = self._most
         address = self._address
