@@ -198,6 +198,10 @@ def check_positions(name: str, positions: Sequence[Any], last: Any) -> None:
     """
     kinds = set(map(type, positions))
     flat: Sequence[Any] = positions
+    if kinds == {tuple} and len(set(map(len, positions))) == 1:
+        # Columns are looked at faster than rows are made flat.
+        columns = [set(map(type, column)) for column in zip(*positions, strict=True)]
+        kinds = set().union(*columns)
     while tuple in kinds:
         flat = list(chain.from_iterable([one for one in flat if type(one) is tuple]))
         kinds = kinds - {tuple} | set(map(type, flat))

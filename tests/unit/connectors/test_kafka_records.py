@@ -122,9 +122,10 @@ def test_records_without_a_time_are_rows_without_one() -> None:
 def test_records_are_divided_by_topic_and_partition_in_their_order() -> None:
     places = [("a", 0), ("b", 0), ("a", 0), ("a", 1)]
     records = [Record(at, str(at).encode(), of=of) for at, of in enumerate(places)]
-    found = {key: [record.at for record in own] for key, own, _ in by_partition(records, [one.value() for one in records])}
+    found = {key: [record.at for record in own] for key, own, _ in by_partition(records, [one.value() for one in records], None)}
     assert found == {("a", 0): [0, 2], ("b", 0): [1], ("a", 1): [3]}
-    assert [key for key, _, _ in by_partition(records[:1], [b"0"])] == [("a", 0)]
+    for topic in (None, "a"):
+        assert [key for key, _, _ in by_partition(records[:1], [b"0"], topic)] == [("a", 0)]
 
 
 def test_positions_have_era_and_offset() -> None:

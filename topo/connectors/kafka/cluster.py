@@ -56,6 +56,7 @@ class Cluster:
 
     Attributes:
         revision: rises when a topic has another id.
+        only_topic: its name; None: there may be several.
     """
 
     def __init__(self, settings: Mapping[str, Any], topics: Sequence[str] | None, pattern: str | None) -> None:
@@ -65,6 +66,7 @@ class Cluster:
         # A client that gives up earlier is not waited for.
         self._answer_s = min(ANSWER_S, float(settings.get("socket.timeout.ms", 60_000)) / 1000)
         self._topics = topics
+        self.only_topic = topics[0] if topics is not None and len(topics) == 1 else None
         self._pattern = None if pattern is None else re.compile(pattern)
         self._ids: dict[str, str] = {}
         self.revision = 0
@@ -99,6 +101,17 @@ class Cluster:
     def forget(self, name: str) -> None:
         """Have `id_of` look once more."""
         self._ids.pop(name, None)
+
+    def ends(self, partitions: Sequence[Partition]) -> dict[str, int]:
+        """Return, by partition, the offset behind the last record that is committed. Raises KafkaException."""
+        from confluent_kafka import IsolationLevel, admin
+
+        # The module does not declare that name for type checkers.
+        specification: Any = admin
+        asked = {client_partition(one): specification.OffsetSpec.latest() for one in partitions}
+        options = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": self._answer_s}
+        answers = self._admin.list_offsets(asked, **options)
+        return {partition_of(one.topic, one.partition).name: answer.result().offset for one, answer in answers.items()}
 
     def _names(self) -> list[str]:
         assert self._pattern is not None

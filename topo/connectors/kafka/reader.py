@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import inf
 from operator import methodcaller
 from typing import Any
 
@@ -37,6 +38,8 @@ from topo.connectors.kafka.settings import explained
 
 QUERY_S = 10.0
 """How long a request about one partition may take."""
+ENDS_S = 5.0
+"""Between two looks at the ends of the partitions, for the lag."""
 
 
 class _TopicReading:
@@ -94,6 +97,10 @@ class KafkaReader:
         self._readings: dict[str, _TopicReading] = {}
         self._answers: deque[tuple[_TopicReading, int, Continuation | Exception]] = deque()
         """Of the helper thread: where a partition continues whose offset, the second, the broker does not have."""
+        self._ends: dict[str, int] | None = None
+        """Behind the last record of each partition, as of the last look."""
+        self._ends_at = -inf
+        self._is_asking_ends = False
         self._commit_errors: deque[Any] = deque()
         self._has_commit_error = self._has_losses = False
         self._revision = cluster.revision
@@ -103,7 +110,8 @@ class KafkaReader:
         self._connection = BrokerConnection(settings, context, report, self._probe, needs_group=commits)
         callbacks = {"error_cb": self._connection.failed, **({"on_commit": self._on_commit} if commits else {})}
         with explaining("Kafka's client cannot be made", settings):
-            self._consumer = Consumer({**settings, **callbacks}, logger=context.logger)
+            # Without `logger=`: the client calls it in its own threads, with locks that other calls wait for with the GIL.
+            self._consumer = Consumer({**settings, **callbacks})
         self._commits = commits
         self._wait = None if context.executor is None else IdleWait(self._consumer.consume, self._wake)
 
@@ -230,16 +238,29 @@ class KafkaReader:
                 self._consumer.commit(offsets=offsets, asynchronous=True)
 
     def lag(self) -> int | None:
-        from confluent_kafka import KafkaException
-
+        # The client knows the ends as well, but may stand still when it is asked while another thread is in `consume`.
+        if not self._readings:
+            return 0
+        if not self._is_asking_ends and self._context.clock() >= self._ends_at:
+            self._is_asking_ends = True
+            self._context.run_beside(partial(self._ask_ends, [one.partition for one in self._readings.values()]))
+        if self._ends is None:
+            return None
         total = 0
-        for reading in self._readings.values():
-            try:
-                low, high = self._consumer.get_watermark_offsets(client_partition(reading.partition), cached=True)
-            except KafkaException:
-                continue
-            total += max(0, (high if reading.stop is None else min(high, reading.stop)) - max(reading.next, low, 0))
+        for name, reading in self._readings.items():
+            end = self._ends.get(name, 0)
+            total += max(0, (end if reading.stop is None else min(end, reading.stop)) - max(reading.next, 0))
         return total
+
+    def _ask_ends(self, partitions: Sequence[Partition]) -> None:
+        """Look up where partitions end. On the helper thread."""
+        try:
+            self._ends = self._cluster.ends(partitions)
+        except Exception as error:
+            # `connected` shows it where it lasts.
+            self._context.logger.debug("the ends of partitions were not found: %s", error)
+        self._ends_at = self._context.clock() + ENDS_S
+        self._is_asking_ends = False
 
     def close(self) -> None:
         if self._wait is not None:
@@ -292,7 +313,7 @@ class KafkaReader:
             return
         values = list(map(_value, messages))
         self._bytes.add(sum(map(len, filter(None, values))))
-        for (topic, number), records, of_records in by_partition(messages, values):
+        for (topic, number), records, of_records in by_partition(messages, values, self._cluster.only_topic):
             reading = self._readings.get(partition_of(topic, number).name)
             if reading is not None and not reading.is_paused:
                 self._give_records(reading, records, of_records, output)

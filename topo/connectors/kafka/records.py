@@ -129,9 +129,10 @@ class RecordFormat:
         if not self._is_stamped:
             place = self._time_field
             return [DecodedRows(rows, offsets, None if place is None else [_checked_time(row[place]) for row in rows])]
+        kinds, times = zip(*map(_timestamp, messages), strict=True)
+        if all(kinds) and min(times) >= 0:
+            return [DecodedRows(rows, offsets, list(times))]
         stamps = list(map(_milliseconds, messages))
-        if NO_TIME not in stamps:
-            return [DecodedRows(rows, offsets, stamps)]
         # Records of very old producers have no time.
         return [
             DecodedRows([row], [offset], None if stamp == NO_TIME else [stamp])
@@ -175,7 +176,7 @@ def _checked_time(value: Any) -> int:
     return value
 
 
-_offset = methodcaller("offset")
+_offset, _timestamp = methodcaller("offset"), methodcaller("timestamp")
 _COLUMNS: dict[str, Callable[[Any], Any]] = {
     "key": methodcaller("key"),
     "topic": methodcaller("topic"),
@@ -187,12 +188,20 @@ _COLUMNS: dict[str, Callable[[Any], Any]] = {
 
 
 def by_partition(
-    messages: Sequence[KafkaRecord], values: Sequence[bytes | None]
+    messages: Sequence[KafkaRecord], values: Sequence[bytes | None], topic: str | None
 ) -> list[tuple[tuple[str, int], Sequence[KafkaRecord], Sequence[bytes | None]]]:
-    """Return the records of one call of the client by topic and partition, each in its order."""
-    keys = list(zip(map(_topic, messages), map(_number, messages), strict=True))
-    if keys.count(keys[0]) == len(keys):
-        return [(keys[0], messages, values)]
+    """Return the records of one call of the client by topic and partition, each in its order.
+
+    Args:
+        messages: the records, at least one.
+        values: of each.
+        topic: of all of them; None: that is not known.
+    """
+    numbers = list(map(_number, messages))
+    topics = repeat(topic, len(numbers)) if topic is not None else list(map(_topic, messages))
+    if numbers.count(numbers[0]) == len(numbers) and (topic is not None or len(set(topics)) == 1):
+        return [((topic or messages[0].topic(), numbers[0]), messages, values)]
+    keys = zip(topics, numbers, strict=True)
     found: dict[tuple[str, int], tuple[list[KafkaRecord], list[bytes | None]]] = {}
     for key, message, value in zip(keys, messages, values, strict=True):
         of_key = found.get(key)
