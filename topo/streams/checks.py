@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from topo.api.bolt import BasicBolt, Bolt
+from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import Spout
+from topo.api.two_phase import TwoPhaseSink
 from topo.errors import UserError
 from topo.streams.captured import own_function, rebound
 from topo.streams.functions import problem_of, result_type
@@ -19,6 +20,7 @@ from topo.streams.results import EmitWhen
 from topo.streams.windows import TimeWindows
 
 _BOLTS = (Bolt, BasicBolt, OperatorBolt)
+_WITH_STATE = (StatefulBolt, TwoPhaseSink, OperatorBolt)
 _CALLED_WITH = {
     "map": (1, "record"), "flat_map": (1, "record"), "filter": (1, "record"), "branch": (1, "record"), "tap": (1, "record"),
     "with_event_time": (1, "record"), "key_by": (1, "record"), "call": (1, "record"), "map_keyed": (2, "key, record"),
@@ -46,11 +48,16 @@ def _names(graph: Graph) -> Iterator[str]:
                     f"the name {node.name!r} is given to {first.kind} at {first.site} and to {node.kind} at {node.site}; "
                     "names are unique"
                 )
-        elif node.kind in KEYED and (first := unnamed.setdefault(node.kind, node)) is not node:
-            yield (
-                f"{first} and {node} have state and no name, so a savepoint could not distinguish them; name each, such as "
-                f"name='{node.kind}-of-...'"
-            )
+        elif (kind := _kind_with_state(node)) is not None and (first := unnamed.setdefault(kind, node)) is not node:
+            what = "positions" if node.kind in SOURCES else "state"
+            yield f"{first} and {node} have {what} and no name, so a savepoint could not distinguish them; give each a name="
+
+
+def _kind_with_state(node: Node) -> str | None:
+    """Return the kind by which an unnamed operator is called whose state or positions are in savepoints."""
+    if node.kind in ("sink", "through"):
+        return type(node.function).__name__ if isinstance(node.function, _WITH_STATE) else None
+    return node.kind if node.kind in KEYED | SOURCES else None
 
 
 def _unread(graph: Graph) -> Iterator[str]:

@@ -117,7 +117,7 @@ def layout_of(record: Any) -> Layout:
     Raises:
         UserError: records of this type could not be made again on the other side.
     """
-    if record is None or record is Any or record is object:
+    if record in (None, Any, object, tuple):
         return UNKNOWN
     if (found := _fields_of(record)) is not None:
         names, kinds, by_name = found
@@ -135,6 +135,12 @@ def has_fields(record: Any) -> bool:
     return isinstance(cls, type) and (
         issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
     )
+
+
+def known_type(value: Any) -> Any:
+    """Return the type of a value that stands for all its like; None for a container, whose parts may be of any type."""
+    cls = type(value)
+    return cls if cls in SCALARS or has_fields(cls) else None
 
 
 def _fields_of(record: Any) -> tuple[tuple[str, ...], list[Any], bool] | None:

@@ -16,6 +16,7 @@ from topo.streams.aggregates import Aggregate, count, max_of, mean_of, min_of, s
 from topo.streams.functions import generic, item_type, result_type
 from topo.streams.graph import MAIN, REST, SIDE, Graph, Node, calling_site
 from topo.streams.process import KeyedProcess
+from topo.streams.records import known_type
 from topo.streams.results import EACH, EmitWhen, SideOutput, Windowed
 from topo.streams.windows import TimeWindows
 
@@ -148,16 +149,14 @@ class Stream(DrawnStream, Generic[T_co]):
         record = self._record if len(records) == 1 else None
         return Stream(self._graph, self._add("merge", record=record, also=others))
 
-    def key_by(
-        self, key: Callable[[T_co], K], *, parallelism: int | None = None, name: str | None = None
-    ) -> KeyedStream[K, T_co]:
+    def key_by(self, key: Callable[[T_co], K], *, parallelism: int = 1, name: str | None = None) -> KeyedStream[K, T_co]:
         """Give each record a key. Records of a key meet in one task of the next operator with state.
 
         Args:
             key: returns the key of a record.
-            parallelism: number of tasks of the operators with state that read the result; 1 by default.
+            parallelism: number of tasks of the operators with state that read the result.
         """
-        node = self._add("key_by", key, record=self._record, name=name, keyed=True, parallelism=parallelism or 1)
+        node = self._add("key_by", key, record=self._record, name=name, keyed=True, parallelism=parallelism)
         return KeyedStream(self._graph, node)
 
     def gather(self) -> KeyedStream[None, T_co]:
@@ -264,11 +263,9 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
         """Return the records alone."""
         return Stream(self._graph, self._add("values", record=self._record))
 
-    def key_by(
-        self, key: Callable[[T_co], K2], *, parallelism: int | None = None, name: str | None = None
-    ) -> KeyedStream[K2, T_co]:
+    def key_by(self, key: Callable[[T_co], K2], *, parallelism: int = 1, name: str | None = None) -> KeyedStream[K2, T_co]:
         """Give each record another key."""
-        node = self._add("key_by", key, record=self._record, name=name, keyed=True, parallelism=parallelism or 1)
+        node = self._add("key_by", key, record=self._record, name=name, keyed=True, parallelism=parallelism)
         return KeyedStream(self._graph, node)
 
     def count(self, *, emit: EmitWhen = EACH, name: str | None = None) -> KeyedStream[K, int]:
@@ -286,7 +283,7 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
         name: str | None = None,
     ) -> KeyedStream[K, R]:  # fmt: skip
         """Combine the records of each key, beginning with a value: `function(so_far, record)`."""
-        record = of or (None if isinstance(initial, list) else type(initial))
+        record = of or known_type(initial)
         node = self._add("fold", function, record=record, name=name, keyed=True, emit=emit, initial=initial)
         return KeyedStream(self._graph, node)
 

@@ -14,6 +14,7 @@ from topo.streams.checks import problems_of
 from topo.streams.explaining import explained
 from topo.streams.graph import Graph, Node, calling_site
 from topo.streams.lowering import Lowering
+from topo.streams.records import known_type
 from topo.streams.stream import Stream
 
 T = TypeVar("T")
@@ -50,7 +51,7 @@ class StreamBuilder(TopologySource):
         """
         record = of
         if record is None and isinstance(items, list | tuple) and len({type(item) for item in items}) == 1:
-            record = type(items[0]) if not isinstance(items[0], list | dict | set) else None
+            record = known_type(items[0])
         return self._source("from_iterable", items, record, parallelism, name)
 
     def from_files(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from topo import PrintBolt, TopologyError, UserError
+from topo import JsonLinesSink, PrintBolt, TopologyError, UserError
 from topo.streams import (
     AT_END,
     KeyedProcess,
@@ -44,8 +44,8 @@ class WithTimer(Pass):
         context.register_event_time_timer(1)
 
 
-def words(flow: StreamBuilder) -> Stream[str]:
-    return flow.from_iterable(["a"])
+def words(flow: StreamBuilder, name: str | None = None) -> Stream[str]:
+    return flow.from_iterable(["a"], name=name)
 
 
 def problems(draw: Callable[[StreamBuilder], object]) -> list[str]:
@@ -80,9 +80,19 @@ def two_without_names(flow: StreamBuilder) -> None:
     keyed.count().to(print)
 
 
+def two_sources(flow: StreamBuilder) -> None:
+    words(flow).to(print)
+    words(flow).to(print)
+
+
+def two_sinks(flow: StreamBuilder) -> None:
+    words(flow).to(JsonLinesSink("a"))
+    words(flow, "other").to(JsonLinesSink("b"))
+
+
 def loop_variable(flow: StreamBuilder) -> None:
     for wanted in ("a", "b"):
-        words(flow).filter(lambda word: word == wanted).to(print)  # noqa: B023
+        words(flow, wanted).filter(lambda word: word == wanted).to(print)  # noqa: B023
 
 
 async def later(word: str) -> str:
@@ -125,6 +135,9 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
         two_without_names,
         ["count at test_mistakes.py:{two_without_names_1} and", "test_mistakes.py:{two_without_names_2} have state and no name"],
     ),
+    "no names of sources": (two_sources, ["have positions and no name", "give each a name="]),
+    "no names of sinks": (two_sinks, ["sink at", "have state and no name"]),
+    "key_by": (lambda flow: words(flow).key_by(str, parallelism=0).count().to(print), ["parallelism=0 must be a whole number"]),
     "loop": (loop_variable, ["its function uses 'wanted', which has another value by now", "lambda record, wanted=wanted: ..."]),
     "async": (lambda flow: words(flow).map(later).to(print), ["map was given an async function", "async_map"]),
     "generator": (lambda flow: words(flow).map(generated).to(print), ["give it to flat_map"]),
@@ -183,7 +196,7 @@ def test_one_instance_of_a_process_serves_one_operator() -> None:
     shared = Pass()
 
     def draw(flow: StreamBuilder) -> None:
-        words(flow).key_by(str).process(shared, name="a").to(print)
+        words(flow, "one").key_by(str).process(shared, name="a").to(print)
         words(flow).key_by(str).process(shared, name="b").to(print)
 
     (problem,) = problems(draw)
@@ -192,7 +205,7 @@ def test_one_instance_of_a_process_serves_one_operator() -> None:
 
 def test_all_mistakes_are_reported_at_once() -> None:
     def draw(flow: StreamBuilder) -> None:
-        words(flow).map(later).to(print)
+        words(flow, "one").map(later).to(print)
         words(flow).filter(bool)
 
     assert len(problems(draw)) == 2
@@ -212,7 +225,7 @@ def test_a_side_output_that_an_operator_lacks_is_refused_with_those_that_it_has(
 def test_a_bound_loop_variable_is_no_mistake() -> None:
     flow = StreamBuilder("program")
     for wanted in ("a", "b"):
-        words(flow).filter(lambda word, wanted=wanted: word == wanted).to(print)
+        words(flow, wanted).filter(lambda word, wanted=wanted: word == wanted).to(print)
     assert len(flow.build().components) == 4
 
 
