@@ -142,6 +142,8 @@ def sasl(user: str, password: str) -> dict[str, str]:
 def start(folder: Path, ports: Sequence[int] = (), settings: Mapping[str, str] | None = None) -> Broker:
     """Start a broker on new data, or again on the data in `folder`. Skips the test where Kafka or a client is missing.
 
+    It ends with the thread that has started it.
+
     Args:
         folder: where it keeps everything.
         ports: for plain clients, secured ones and itself; drawn where none are given.

@@ -65,8 +65,8 @@ class TopicLimits(NamedTuple):
             raise UserError(f"topic {topic!r} is compacted and takes no record without a key; name one by key=")
 
 
-def produce(call: Callable[..., None], record: OutgoingRecord, reported: Callable[[Any, Any], None]) -> None:
-    """Give a record to `call`, a client's `produce`; its exceptions are the client's."""
+def produce(call: Callable[..., None], record: OutgoingRecord, reported: Callable[[Any, Any], None] | None = None) -> None:
+    """Give a record to `call`, a client's `produce`, whose exceptions pass. `reported` takes the error of its delivery."""
     topic, value, key, partition, timestamp, headers = record
     if headers is None:
         call(topic, value, key, partition, reported, timestamp)

@@ -198,6 +198,8 @@ class KafkaSink(TwoPhaseSink):
         )
         self._writer = f"{context.topology}.{context.component}.{context.task_index}"
         self._number = NO_NUMBER
+        self._unpublished: dict[str, int] = {}
+        """How many records the files of this process have that are not published."""
 
     # -- one tuple -------------------------------------------------------------------------------------------------------
 
@@ -213,7 +215,6 @@ class KafkaSink(TwoPhaseSink):
             self._targets.limits(record[0], record[3]).check(record, size, self._batch_bytes)
         if self._is_staged:
             self._staged.add(record, size)
-            self._staged_gauge.set(self._staged.count)
         else:
             self._records.append(record)
         self._size += size
@@ -249,7 +250,7 @@ class KafkaSink(TwoPhaseSink):
             return None
         self._number += 1
         self._bytes_counter.add(self._size)
-        self._staged_gauge.set(0)
+        self._count_staged(name, count)
         return [self._writer, self._number, name, count]
 
     def commit(self, token: Any) -> None:
@@ -272,7 +273,15 @@ class KafkaSink(TwoPhaseSink):
                 self._give_up(writer)
                 raise
         self._staged.remove(name)
+        self._count_staged(name, 0)
         self._is_back()
+
+    def _count_staged(self, name: str, count: int) -> None:
+        """Note how many records of a file are not published."""
+        self._unpublished.pop(name, None)
+        if count:
+            self._unpublished[name] = count
+        self._staged_gauge.set(sum(self._unpublished.values()))
 
     def _commit_once(self, writer: str, number: int, name: str, count: int) -> None:
         began = self._clock()
@@ -313,9 +322,9 @@ class KafkaSink(TwoPhaseSink):
         """Drop staged records; None: those of the open transaction."""
         if token is not None:
             self._staged.remove(token[2])
+            self._count_staged(token[2], 0)
         elif self._is_staged:
             self._staged.discard()
-            self._staged_gauge.set(0)
 
     def recover(self, tokens: Sequence[Any]) -> None:
         """Fence the former process, publish the committed records, and remove the others of this task and of tasks that ended."""

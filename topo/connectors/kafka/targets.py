@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from topo.connectors.kafka.outgoing import TopicLimits
@@ -74,9 +75,9 @@ class Targets:
                 raise explained(found.name(), found.str(), f"topic {topic!r} cannot be written", self._settings) from None
 
     def _settings_of(self, topic: str) -> tuple[int, bool]:
-        from confluent_kafka import admin
-
-        resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, topic)  # type: ignore[attr-defined]
+        # The client's types leave this name out.
+        kinds: Any = import_module("confluent_kafka.admin")
+        resource = kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, topic)
         # Who may write need not have the right to see this. Then a topic with other settings is found out by its refusals.
         with suppress(Exception):
             answer = self._admin.describe_configs([resource], request_timeout=ANSWER_S)[resource]

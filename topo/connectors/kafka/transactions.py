@@ -52,6 +52,13 @@ def is_fenced(error: Any) -> bool:
     return bool(cause.fatal() or cause.name() in _FENCED)
 
 
+def _raise_late(until: float) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+
+    if time.monotonic() > until:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
 class Transactions:
     """The producer of one writer.
 
@@ -73,7 +80,6 @@ class Transactions:
 
         self._progress = progress
         self._topic = marker_topic
-        self._rejected: list[Any] = []
         name = _PREFIX + writer
         self._producer = Producer({**settings, "transactional.id": name, "delivery.report.only.error": True})
         self._patiently(self._producer.init_transactions)
@@ -104,13 +110,12 @@ class Transactions:
         from confluent_kafka import TopicPartition
 
         producer = self._producer
-        self._rejected.clear()
         producer.begin_transaction()
         try:
-            call, reported = producer.produce, self._note
+            call = producer.produce
             for record in records:
                 try:
-                    produce(call, record, reported)
+                    produce(call, record)
                 except BufferError:
                     self._wait_for_room(record)
             self._flush()
@@ -129,11 +134,11 @@ class Transactions:
         # The client's queue is full until some are delivered.
         until = time.monotonic() + PATIENCE_S
         while True:
-            self._raise_rejected(is_late=time.monotonic() > until)
+            _raise_late(until)
             self._progress()
             self._served(self._producer.poll)
             with suppress(BufferError):
-                produce(self._producer.produce, record, self._note)
+                produce(self._producer.produce, record)
                 return
 
     def _served(self, call: Callable[[float], int]) -> int:
@@ -152,21 +157,8 @@ class Transactions:
         while remaining := self._served(self._producer.flush):
             if remaining != left:
                 left, until = remaining, time.monotonic() + PATIENCE_S
-            self._raise_rejected(is_late=time.monotonic() > until)
+            _raise_late(until)
             self._progress()
-        self._raise_rejected(is_late=False)
-
-    def _raise_rejected(self, *, is_late: bool) -> None:
-        from confluent_kafka import KafkaError, KafkaException
-
-        if self._rejected:
-            raise KafkaException(self._rejected[0])
-        if is_late:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-
-    def _note(self, error: Any, _message: Any) -> None:
-        if error is not None:
-            self._rejected.append(error)
 
     def _patiently(self, call: Callable[[float], T]) -> T:
         from confluent_kafka import KafkaException
