@@ -366,7 +366,8 @@ def test_a_wrong_password_is_refused_and_shown_nowhere(table: Table) -> None:
             shown = shown.__cause__ or shown.__context__
 
 
-def test_a_server_that_cannot_be_reached_is_named(table: Table, tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_reached_is_named(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topo.connectors.postgres.session._OPEN_S", 0.0)
     with pytest.raises(TopoEnvironmentError, match=r"database 'shop' at /.* cannot be reached"):
         started(PostgresSink(f"host={tmp_path} dbname=shop", "t", ["a"]))
 

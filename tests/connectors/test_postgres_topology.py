@@ -55,21 +55,21 @@ def test_each_row_is_there_once_whatever_is_killed_and_the_password_is_not_shown
     running = scene.submit(scene.file(text), delivery="exactly_once", **settings)
     for number in range(KILLS):
         run(f"insert into T_in (n) select generate_series({ROWS * number}, {ROWS * (number + 1) - 1})")
-        workers = [worker["pid"] for worker in running.status()["workers"] if worker["pid"]]
+        status = running.wait_until(lambda status: status["status"] == "RUNNING", timeout_s=60)
+        workers = [worker["pid"] for worker in status["workers"] if worker["pid"]]
         if number == KILLS // 2:
-            # A worker that is replaced meanwhile finds no server.
+            # The worker that is replaced meanwhile finds no server.
             database.kill()
-            for pid in workers:
-                kill(pid)
-            time.sleep(3)
+            kill(workers[0])
+            time.sleep(1)
             database.start_again()
-        elif workers:
+        else:
             kill(chance.choice(workers))
         time.sleep(chance.random())
     eventually(lambda: len(run("select n from T_out")) >= KILLS * ROWS, timeout_s=90)
     assert sorted(n for (n,) in run("select n from T_out")) == list(range(KILLS * ROWS))
     status = running.status()
-    assert status["restarts"] >= 3
+    assert status["restarts"] >= KILLS // 2
     running.kill()
     assert run("select count(*) from T_out") == [(KILLS * ROWS,)] and run("select * from T_out__staged") == []
     shown = [repr(status), *(path.read_text(errors="replace") for path in topo_home.rglob("*.log"))]

@@ -73,6 +73,7 @@ IO_MODULES = {
 IO_EXCEPTIONS = {
     ("operators/mailbox/mailbox.py", "threading"): "other threads post to it, so it holds a lock",
     ("operators/time/clock.py", "time"): "the one place that may read a clock",
+    ("connectors/postgres/session.py", "time"): "a task that begins waits for its server",
     ("connectors/file_folders.py", "time"): "the age of a file, which the same clock has stamped",
     ("connectors/followed_file.py", "time"): "the age of a file, which the same clock has stamped",
     ("connectors/http/http_sink.py", "asyncio"): "calls of an AsyncBolt, which the worker's loop runs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -13,6 +14,9 @@ from topo.api.context import TaskContext
 from topo.errors import ConfigError, TopoEnvironmentError
 
 _CONNECT_S = 10
+_OPEN_S = 300.0
+"""How long a task that begins waits for a server that cannot be reached."""
+_PAUSE_S = 0.25
 _SHARE = 0.7
 """The part of `progress_timeout` that one answer of the server may take: then the call fails, and the worker is kept."""
 _REFUSED = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
@@ -56,7 +60,7 @@ class Session:
         self, owner: str, dsn: str, context: TaskContext, prepare: Callable[[psycopg.Connection[Any]], None] | None = None
     ) -> None:
         self._owner = owner
-        self._clock = context.clock
+        self._clock, self._progress = context.clock, context.progress
         self._prepare = prepare
         self._connected = context.metrics.gauge("connected")
         self._connection: psycopg.Connection[Any] | None = None
@@ -70,19 +74,25 @@ class Session:
         self.where = f"database {given.get('dbname') or 'of the user'!r} at {':'.join(where) or 'the default host'}"
 
     def open(self) -> None:
-        """Connect for the first time.
+        """Connect for the first time. A server that cannot be reached is waited for: workers that end soon end the topology.
 
         Raises:
             ConfigError: the server does not let this user in, or has no such database.
-            TopoEnvironmentError: it cannot be reached.
+            TopoEnvironmentError: it cannot be reached for minutes.
         """
-        try:
-            self.connection()
-        except psycopg.OperationalError as error:
-            text = str(error).strip()
-            if any(words in text for words in _REFUSED):
-                raise ConfigError(f"{self._owner}: {self.where} refuses the connection; correct dsn=: {text}") from error
-            raise TopoEnvironmentError(f"{self._owner}: {self.where} cannot be reached: {text}") from error
+        until = time.monotonic() + _OPEN_S
+        while True:
+            try:
+                self.connection()
+                return
+            except psycopg.OperationalError as error:
+                text = str(error).strip()
+                if any(words in text for words in _REFUSED):
+                    raise ConfigError(f"{self._owner}: {self.where} refuses the connection; correct dsn=: {text}") from error
+                if time.monotonic() >= until:
+                    raise TopoEnvironmentError(f"{self._owner}: {self.where} cannot be reached: {text}") from error
+            self._progress(f"waiting for {self.where}: {text}")
+            time.sleep(_PAUSE_S)
 
     def connection(self) -> psycopg.Connection[Any]:
         """Return the connection; it is made where there is none."""
