@@ -82,10 +82,11 @@ def test_entries_of_a_dead_consumer_are_taken_over_and_those_of_a_living_one_are
     dead = jobs.task(4, claim_after="1s")
     dead.until(lambda: len(dead.rows) == 3)
     jobs.add(range(3, 6))
-    living, other = jobs.task(1, claim_after="1s"), jobs.task(0, claim_after="1s")
+    # Of these two, only the other one would take over entries that the living one has not renewed.
+    living, other = jobs.task(1, claim_after="2s"), jobs.task(0, claim_after="1500ms")
     living.until(lambda: len(living.rows) == 3)
     living.until(lambda: other.turn() or len(living.rows) + len(other.rows) == 6)
-    ends = living.context.clock() + 1.5
+    ends = living.context.clock() + 2.2
     living.until(lambda: other.turn() or living.context.clock() > ends)
     assert sorted(living.values() + other.values()) == list(range(6)), "what a task holds, no other task is given"
     ack_all(other)
