@@ -10,12 +10,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import psutil
 
-from tests.servers.server import Server, need, refuse_missing, start_server
+from tests.servers.server import Server, ServerEndedError, need, refuse_missing, start_server
 
 USER = "topo"
 PASSWORD = "planted-4711"
@@ -52,9 +54,13 @@ class PostgresServer(Server):
 
     def kill(self) -> None:
         """End it and its sessions at once."""
-        for one in self._family():
-            one.kill()
+        family = self._family()
+        for one in family:
+            # A session may have ended with the server.
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
         self.process.wait()
+        psutil.wait_procs(family)
 
     def freeze(self) -> None:
         """Let it and its sessions answer nothing, with their connections open."""
@@ -68,7 +74,15 @@ class PostgresServer(Server):
 
     def start_again(self) -> None:
         """Start it on the data that there is."""
-        self.process = _start(self.folder).process
+        for is_last in (False, False, True):
+            try:
+                self.process = _start(self.folder).process
+                return
+            except ServerEndedError:
+                # A session that began while the server was killed has its memory until it notices.
+                if is_last:
+                    raise
+                time.sleep(1.0)
 
 
 def start(folder: Path | None = None) -> PostgresServer:
