@@ -330,4 +330,5 @@ def test_every_example_is_here() -> None:
     files = {path.stem for path in Path(word_count.__file__).parent.glob("*.py")}
 
     tested = {"access_log", "bulk_insert", "diamond", "enrichment", "file_orders", "flights", "flights_on_spark", "top_n"}
-    assert files == {*tested, "word_count", "word_count_batches"}
+    with_servers = {"kafka_orders", "machine_alerts", "nats_orders", "order_hooks", "postgres_orders", "redis_orders"}
+    assert files == {*tested, *with_servers, "word_count", "word_count_batches"}
