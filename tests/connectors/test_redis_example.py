@@ -13,6 +13,8 @@ import pytest
 from tests.servers.redis import RedisProcess
 from topo.testing import TopologyTest
 
+pytest.importorskip("redis", reason="`make connectors` installs it")
+
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("redis")]
 
 EXAMPLE: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "topologies" / "redis_orders.py"))

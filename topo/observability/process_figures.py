@@ -7,8 +7,6 @@ import os
 import time
 from collections.abc import Callable
 
-import psutil
-
 
 class ProcessFigures:
     """The figures of this process.
@@ -18,7 +16,6 @@ class ProcessFigures:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._process = psutil.Process()
         self._gc_s = 0.0
         self._began_at: float | None = None
 
@@ -40,8 +37,8 @@ class ProcessFigures:
         found = {"cpu_s": time.process_time(), "gc_s": self._gc_s}
         for name, read in _READERS:
             try:
-                found[name] = float(read(self._process))
-            except (psutil.Error, OSError, ValueError, IndexError):
+                found[name] = float(read())
+            except (OSError, ValueError, IndexError):
                 # Out of descriptors, /proc cannot be read; a heartbeat must leave nevertheless.
                 continue
         return found
@@ -60,9 +57,16 @@ def _starved_s() -> float:
         return int(file.read().split()[1]) / 1e9
 
 
-_READERS: tuple[tuple[str, Callable[[psutil.Process], float]], ...] = (
-    ("rss_bytes", lambda process: process.memory_info().rss),
-    ("open_files", lambda process: process.num_fds()),
-    ("starved_s", lambda _process: _starved_s()),
-    ("cores", lambda _process: len(os.sched_getaffinity(0))),
+def rss_bytes() -> int:
+    """Return the resident memory of this process. Raises OSError where there is no /proc."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# From /proc itself: hosts of a Spark cluster need not have psutil, and it would take memory in each worker.
+_READERS: tuple[tuple[str, Callable[[], float]], ...] = (
+    ("rss_bytes", rss_bytes),
+    ("open_files", lambda: len(os.listdir("/proc/self/fd"))),
+    ("starved_s", _starved_s),
+    ("cores", lambda: len(os.sched_getaffinity(0))),
 )

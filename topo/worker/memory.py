@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import mmap
-import os
-from pathlib import Path
+
+from topo.observability.process_figures import rss_bytes
 
 _LEAST_BYTES = 64 << 20
 
@@ -25,6 +25,6 @@ def is_memory_short() -> bool:
 
 def _resident_bytes() -> int:
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return rss_bytes()
     except (OSError, ValueError, IndexError):
         return 0
