@@ -156,7 +156,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     committed_with_the_snapshot: ({4}, (0,)),
     a_living_reader_is_not_reset: ({1, 7, 17}, (0,)),
     a_partition_that_returns_is_read_again: ({4, 7}, (28,)),
-    rows_of_a_failed_poll_are_skipped: ({1, 4, 17}, (15,)),
+    rows_of_a_failed_poll_are_skipped: ({1, 4, 17}, (116, 143)),
     paused_partitions_stay_paused: ({10, 17}, (19,)),
     one_position_is_restored: ({4, 7}, (2,)),
 }

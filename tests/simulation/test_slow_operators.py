@@ -178,7 +178,8 @@ def test_asynchronous_calls_that_return_when_fifty_of_them_have_begun(mode: str)
     """Calls that a library gathers into one request need more input before any of them returns: twenty groups of a second."""
     run = SlowRun(mode, 1_000, Stage(make=lambda _run, _stage: Calls(1.0, 100, together=50)), timed(0.0)).go(100.0)
     run.assert_healthy()
-    assert run.simulation.now < 20.0 + 2.0
+    # With checkpoints a group that a barrier has cut waits for the next one.
+    assert run.simulation.now < 20.0 + (3.0 if mode == "exactly_once" else 2.0)
 
 
 @pytest.mark.parametrize("mode", MODES)
