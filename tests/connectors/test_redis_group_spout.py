@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pytest
 
 from tests.connectors.spout_tasks import SpoutTask
 from tests.servers.redis import RedisProcess
-from topo import BasicBolt, BasicCollector, ConfigError, RedisGroupSpout, RedisStreamSink, TopologyBuilder, Tuple
+from topo import BasicBolt, BasicCollector, Bolt, ConfigError, RedisGroupSpout, RedisStreamSink, TopologyBuilder, Tuple
 from topo.testing import TopologyTest
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("redis")]
@@ -81,14 +82,16 @@ def test_entries_of_a_dead_consumer_are_taken_over_and_those_of_a_living_one_are
     jobs.add(range(3))
     dead = jobs.task(4, claim_after="1s")
     dead.until(lambda: len(dead.rows) == 3)
-    jobs.add(range(3, 6))
+    # More than one command renews.
+    jobs.add(range(3, 1506))
     # Of these two, only the other one would take over entries that the living one has not renewed.
     living, other = jobs.task(1, claim_after="2s"), jobs.task(0, claim_after="1500ms")
-    living.until(lambda: len(living.rows) == 3)
-    living.until(lambda: other.turn() or len(living.rows) + len(other.rows) == 6)
+    living.until(lambda: len(living.rows) == 1503)
+    living.until(lambda: other.turn() or len(living.rows) + len(other.rows) == 1506)
     ends = living.context.clock() + 2.2
     living.until(lambda: other.turn() or living.context.clock() > ends)
-    assert sorted(living.values() + other.values()) == list(range(6)), "what a task holds, no other task is given"
+    assert sorted(living.values() + other.values()) == list(range(1506)), "what a task holds, no other task is given"
+    assert living.errors == other.errors == []
     ack_all(other)
     ack_all(living)
     # The consumer of a task that there is no more is removed, too: here of one behind the last.
@@ -112,6 +115,37 @@ def test_an_entry_that_fails_is_emitted_again_and_given_up_in_the_end(jobs: Jobs
         "topo-error"
     ]
     assert sum(jobs.pending.values()) == 0 and failing in str(task.errors[0])
+
+
+def test_entries_that_are_given_up_and_cannot_be_copied_are_not_acknowledged(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs.add(["{", 1])
+    jobs.client.set(f"{jobs.key}:dead", "no stream")
+    task = jobs.task()
+    task.until(lambda: any("WRONGTYPE" in str(error) for error in task.errors))
+    ack_all(task)
+    bad = jobs.client.xrange(jobs.key)[0][0]
+    task.until(lambda: [one["message_id"] for one in jobs.client.xpending_range(jobs.key, "workers", "-", "+", 9)] == [bad])
+    jobs.client.delete(f"{jobs.key}:dead")
+    task.until(lambda: jobs.dead)
+    assert [entry["n"] for entry in jobs.dead] == ["{"] and task.values() == [1]
+    task.until(lambda: jobs.pending["topology.spout.0"] == 0)
+
+
+def test_an_entry_is_copied_once_to_the_dead_stream_however_often_it_is_given_up(jobs: Jobs) -> None:
+    jobs.add([1])
+    task = jobs.task()
+    task.until(lambda: task.rows)
+    ((entry_id, _),) = task.rows
+    for _ in range(2):
+        task.spout._member.settle([], [(entry_id, [b"n", b"1"], "why")], [])
+    assert [entry["n"] for entry in jobs.dead] == ["1"]
+
+
+def test_a_wide_entry_is_given_up_with_all_its_fields(jobs: Jobs) -> None:
+    jobs.client.xadd(jobs.key, {f"f{number}": number for number in range(5000)})
+    task = jobs.task()
+    task.until(lambda: jobs.dead)
+    assert len(jobs.dead[0]) == 5003 and sum(jobs.pending.values()) == 0
 
 
 def test_a_bad_entry_is_given_up_and_the_others_are_read(jobs: Jobs) -> None:
@@ -184,6 +218,45 @@ def test_a_fault_of_the_server_is_reported_once_and_reading_continues(jobs: Jobs
 def test_arguments_that_cannot_work_are_refused(jobs: Jobs, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         jobs.spout(**options)
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_an_entry_that_cannot_be_emitted_is_given_up_and_its_neighbours_are_read(jobs: Jobs, delivery: str) -> None:
+    jobs.add([1, json.dumps([2**70]), 2])
+
+    def build() -> Any:
+        builder = TopologyBuilder("group").config(delivery=delivery, checkpoint_interval="1s")
+        builder.set_spout("jobs", jobs.spout())
+        builder.set_bolt("out", RedisStreamSink(jobs.server.address, f"{jobs.key}:out")).shuffle_grouping("jobs")
+        return builder.build()
+
+    TopologyTest(build).advance("5s")
+    assert [entry["n"] for _, entry in jobs.client.xrange(f"{jobs.key}:out")] == ["1", "2"]
+    assert "cannot be emitted" in jobs.dead[0]["topo-error"] and sum(jobs.pending.values()) == 0
+
+
+class Holder(Bolt):
+    """Leaves its inputs open for ever."""
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+def test_recoveries_are_no_failures_of_the_entries_that_were_under_way(jobs: Jobs) -> None:
+    jobs.add(range(5))
+
+    def build() -> Any:
+        builder = TopologyBuilder("group").config(delivery="at_least_once", attempts=3)
+        builder.set_spout("jobs", jobs.spout())
+        builder.set_bolt("numbers", Holder()).shuffle_grouping("jobs")
+        return builder.build()
+
+    test = TopologyTest(build)
+    for _ in range(4):
+        test.advance("1s")
+        test.crash("numbers")
+    test.advance("5s")
+    assert jobs.dead == [] and len(test.emitted("jobs")) >= 25 and jobs.pending == {"group.jobs.0": 5}
 
 
 class Numbers(BasicBolt):

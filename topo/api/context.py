@@ -82,6 +82,7 @@ class TaskContext:
             it returns or raises is dropped: it gives its result to the task by `executor`.
         folder: where components may keep files of their own for as long as the topology's positions are kept; its tasks share it.
             It may not be there yet. None where the tasks share no disk, and in the test kit.
+        epoch: number of the recoveries so far; it changes while the task lives on, before `fail` is called for lost messages.
     """
 
     topology: str
@@ -99,6 +100,7 @@ class TaskContext:
     folder: Path | None = None
     streams: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict, repr=False)
     connections: tuple[Connection, ...] = field(default=(), repr=False)
+    epoch: int = field(default=0, compare=False)
     report_progress: Callable[[str], bool] = field(default=lambda _text: False, repr=False, compare=False)
 
     def progress(self, text: str = "") -> bool:

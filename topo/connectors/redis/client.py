@@ -68,11 +68,14 @@ class RedisServer:
             client: Any = Redis.from_url(self._url, **options, decode_responses=False, protocol=2, retry=Retry(NoBackoff(), 0))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{self._component}: {self} cannot be used: {masked(str(error))}") from None
-        for command in ("XREAD", "XREADGROUP", "XINFO STREAM", "XAUTOCLAIM"):
+        for command in ("XREAD", "XREADGROUP", "XINFO STREAM", "XAUTOCLAIM", "XCLAIM"):
             client.set_response_callback(command, _as_it_is)
         try:
             client.ping()
-        except (AuthenticationError, NoPermissionError) as error:
+        except NoPermissionError:
+            # The login was taken, and each command that is refused reports itself.
+            pass
+        except AuthenticationError as error:
             raise ConfigError(f"{self._component}: {self}: {error} Give user and password in the url") from None
         except (RedisError, OSError):
             # It may come up, or be ready, later: the next command reports it.

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from topo.connectors.redis.scripts import GIVE_UP
 from topo.errors import TopoEnvironmentError
 
 _HISTORY_END = ">"
+_MOST_SCRIPTED = 4000
+"""Fields and values that a script is given: it passes them on as arguments, of which there may be some 8000."""
+_COPY_PAUSE_S = 1.0
+"""After a copy that the server has refused."""
 
 
 class Taken(NamedTuple):
@@ -65,6 +70,7 @@ class GroupMember:
         self._claim_cursor = "0-0"
         self._claim_at = clock() + claim_ms / 2000
         self._refresh_at = clock() + claim_ms / 3000
+        self._copy_at = clock()
 
     def turn(
         self,
@@ -82,7 +88,7 @@ class GroupMember:
         try:
             if not self._has_group:
                 self._make_group()
-            self.settle(done, given_up)
+            settled = self.settle(done, given_up, errors)
             self._refresh(held)
             entries = self._read(room, wait_ms, errors) if room else []
         except ResponseError as error:
@@ -92,20 +98,39 @@ class GroupMember:
             self._has_group, self._start, self._history = False, "0", "0"
             lost = f"consumer group {self._group!r} of stream {self._stream!r} is gone; it is made again, from the first entry on"
             return Taken([], (0, 0), [TopoEnvironmentError(lost)])
-        return Taken(entries, (len(done), len(given_up)), errors)
+        return Taken(entries, settled, errors)
 
-    def settle(self, done: Sequence[str], given_up: Sequence[tuple[str, Any, str]]) -> None:
-        """Acknowledge entries; those that were given up in one step with their copies."""
-        if not done and not given_up:
-            return
-        pipeline = self._client.pipeline(transaction=True)
+    def settle(self, done: Sequence[str], given_up: Sequence[tuple[str, Any, str]], errors: list[Exception]) -> tuple[int, int]:
+        """Acknowledge entries; those that were given up behind their copies. Returns how many of each are settled."""
+        from redis.exceptions import ResponseError
+
         for first in range(0, len(done), 1000):
-            pipeline.xack(self._stream, self._group, *done[first : first + 1000])
-        for entry_id, flat, why in given_up:
+            self._client.xack(self._stream, self._group, *done[first : first + 1000])
+        if self._clock() < self._copy_at:
+            return len(done), 0
+        for copied, (entry_id, flat, why) in enumerate(given_up):
             about = ("topo-stream", self._stream, "topo-id", entry_id, "topo-error", why)
-            pipeline.execute_command("XADD", self._dead_stream, "*", *flat, *about)
-            pipeline.xack(self._stream, self._group, entry_id)
-        pipeline.execute()
+            try:
+                self._copy(entry_id, (*flat, *about))
+            except ResponseError as error:
+                if "NOGROUP" in str(error):
+                    raise
+                self._copy_at = self._clock() + _COPY_PAUSE_S
+                errors.append(
+                    TopoEnvironmentError(
+                        f"entry {entry_id} cannot be appended to {self._dead_stream!r}, and it is tried again: {error}"
+                    )
+                )
+                return len(done), copied
+        return len(done), len(given_up)
+
+    def _copy(self, entry_id: str, entry: Sequence[Any]) -> None:
+        if len(entry) <= _MOST_SCRIPTED:
+            self._client.eval(GIVE_UP, 2, self._stream, self._dead_stream, self._group, entry_id, *entry)
+            return
+        # In two steps: a copy that is not followed by its acknowledgement is made again.
+        self._client.execute_command("XADD", self._dead_stream, "*", *entry)
+        self._client.xack(self._stream, self._group, entry_id)
 
     def _make_group(self) -> None:
         from redis.exceptions import ResponseError

@@ -102,7 +102,9 @@ class RedisGroupSpout(Spout):
         Raises:
             ConfigError: the server refuses this user.
         """
-        self._collector, self._clock = collector, context.clock
+        self._collector, self._clock, self._context = collector, context.clock, context
+        self._epoch = context.epoch
+        """That of the last `next_tuple`."""
         self._is_replayed = context.config.delivery != "exactly_once"
         self._attempts = context.config.attempts
         link = ServerLink(self._server, context, collector.report_error, is_unreachable)
@@ -130,6 +132,7 @@ class RedisGroupSpout(Spout):
 
     def next_tuple(self) -> None:
         """Emit the entries that have come, and those that are to be repeated."""
+        self._epoch = self._context.epoch
         self._take()
         while self._retries and self._retries[0][0] <= self._clock():
             entry_id = heappop(self._retries)[1]
@@ -151,7 +154,12 @@ class RedisGroupSpout(Spout):
             self._bad.add()
             self._give_up(entry_id, f"it cannot be decoded: {error}")
             return
-        self._collector.emit(values, entry_id, timestamp=numbers_of(entry_id.encode())[0] if self._has_time else None)
+        try:
+            self._collector.emit(values, entry_id, timestamp=numbers_of(entry_id.encode())[0] if self._has_time else None)
+        except Exception as error:
+            # Raised from here it would take the other rows of the call with it.
+            self._bad.add()
+            self._give_up(entry_id, f"it cannot be emitted: {error}")
 
     def _give_up(self, entry_id: str, why: str) -> None:
         flat = self._open.pop(entry_id)
@@ -169,21 +177,31 @@ class RedisGroupSpout(Spout):
             self._done.append(message_id)
 
     def fail(self, message_id: Any) -> None:
-        """Emit the entry again, after a wait that grows; after `attempts` times give it up. With `exactly_once` at once."""
+        """Emit the entry again, after a wait that grows; after `attempts` times give it up. With `exactly_once` at once.
+
+        At once also in a recovery, which fails all that is under way, and is no attempt.
+        """
         if message_id not in self._open:
             return
-        failures = self._failures[message_id] = self._failures.get(message_id, 0) + self._is_replayed
+        is_failure = self._is_replayed and self._context.epoch == self._epoch
+        if not is_failure:
+            heappush(self._retries, (self._clock(), message_id))
+            return
+        failures = self._failures[message_id] = self._failures.get(message_id, 0) + 1
         if failures >= self._attempts:
             self._give_up(message_id, f"it has failed {failures} times")
             return
-        wait_s = min(_FIRST_RETRY_S * 2 ** (failures - 1), _LONGEST_RETRY_S) if failures else 0.0
+        wait_s = min(_FIRST_RETRY_S * 2 ** (failures - 1), _LONGEST_RETRY_S)
         heappush(self._retries, (self._clock() + wait_s, message_id))
 
     def close(self) -> None:
         """Acknowledge entries that are done, and close the connections. Those under way stay with the consumer of this name."""
         try:
             if self._done or self._given_up:
-                self._member.settle(self._done, self._given_up)
+                errors = list[Exception]()
+                self._member.settle(self._done, self._given_up, errors)
+                for error in errors:
+                    self._collector.report_error(error)
         except Exception as error:
             # These entries are emitted again, as after a crash.
             self._collector.report_error(error)
@@ -196,7 +214,7 @@ class RedisGroupSpout(Spout):
         room = self._batch - len(self._ready)
         done, given_up = tuple(self._done), tuple(self._given_up)
         wait_ms = 0 if self._ready or done or given_up else self._most_wait_ms
-        held = tuple(self._open)
+        held = (*self._open, *(entry_id for entry_id, _ in self._ready), *(entry_id for entry_id, _, _ in given_up))
         self._requests.ask(
             partial(self._member.turn, done, given_up, held, max(0, room), wait_ms, self._attempts), always_wakes=wait_ms > 0
         )

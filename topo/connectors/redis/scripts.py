@@ -1,4 +1,5 @@
-"""Scripts that the server runs, each as one step: they stage rows of a transaction, and publish them behind a marker.
+"""Scripts that the server runs, each as one step: they stage rows of a transaction, publish them behind a
+marker, and move entries that were given up.
 
 A row is a msgpack array: field, value, field, value, ... All may be repeated: a step that was done changes nothing.
 """
@@ -52,3 +53,11 @@ return left - #rows
 """
 """Moves rows to the stream, unless the marker of the task shows that all were moved; returns how many are left, or -1 - n where
 n rows are found instead of those that were staged."""
+
+GIVE_UP = """
+-- KEYS: stream, stream of entries that were given up. ARGV: group, id, then fields and values of the copy.
+if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1) == 0 then return 0 end
+redis.call('XADD', KEYS[2], '*', unpack(ARGV, 3))
+return redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+"""
+"""Copies an entry, then acknowledges it; nothing if it is not pending. Where the copy is refused, it stays pending."""

@@ -85,6 +85,8 @@ class SpoutRunner:
     def begin_epoch(self, event: RoutesChanged, now: float, *, is_first: bool) -> None:
         """Have the spout begin where the guarantee wants it, and open the edges."""
         self._is_going = False
+        # Ahead of `start`, which fails the messages that are lost.
+        object.__setattr__(self._context, "epoch", self._state.epoch)
         self._output.watermarks.reset(now, forget=False)
         if self._is_ended_by_checkpoint and not self._state.restored_ended:
             # An earlier checkpoint has taken the place of a damaged one.
