@@ -1,17 +1,17 @@
 """Orders are summed by shop and minute of event time, and the sums are rows of a table in PostgreSQL, each of them once.
 
     make postgres                                                           # starts a server, and prints dsn="..."
+    python topologies/postgres_orders.py "host=... dbname=postgres user=topo"        # makes the table `revenue`
     topo run topologies/postgres_orders.py -p dsn="host=... dbname=postgres user=topo"
 
-The table `revenue` is made if it is missing. A row replaces the one of the same shop and minute, so a second run changes nothing.
+A row replaces the one of the same shop and minute, so a second run changes nothing.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
-
-import psycopg
 
 from topo import IterableSpout, PostgresSink, Topology, TopologyBuilder, WatermarkStrategy, WindowBolt, aggregates, windows
 
@@ -34,8 +34,6 @@ def topology(dsn: str = "dbname=postgres", orders_count: int = 20_000) -> Topolo
         dsn: connection string of the database.
         orders_count: how many orders to make up.
     """
-    with psycopg.connect(dsn, autocommit=True) as database:
-        database.execute(TABLE)
     builder = TopologyBuilder("postgres-orders").config(delivery="exactly_once", checkpoint_interval="1s")
     source = IterableSpout(list(orders(orders_count)), ("shop", "at", "cents"))
     builder.set_spout("orders", source, watermarks=WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="at"))
@@ -48,3 +46,15 @@ def topology(dsn: str = "dbname=postgres", orders_count: int = 20_000) -> Topolo
     sink = PostgresSink(dsn, "revenue", ["shop", "window_start", "orders", "cents"], key=["shop", "window_start"])
     builder.set_bolt("revenue", sink, 2).fields_grouping("sums", "shop")
     return builder.build()
+
+
+def make_table(dsn: str) -> None:
+    """Make the table if it is missing."""
+    import psycopg
+
+    with psycopg.connect(dsn, autocommit=True) as database:
+        database.execute(TABLE)
+
+
+if __name__ == "__main__":
+    make_table(sys.argv[1])

@@ -8,6 +8,16 @@ import pytest
 
 from tests.cli.drive import EXAMPLES, call
 
+CLIENTS = {
+    "kafka_orders": "confluent_kafka",
+    "machine_alerts": "paho",
+    "nats_orders": "nats",
+    "order_hooks": "aiohttp",
+    "postgres_orders": "psycopg",
+    "redis_orders": "redis",
+}
+"""What examples with connectors need."""
+
 WRONG = """
 from topo import BasicBolt, TopologyBuilder
 
@@ -77,4 +87,6 @@ def test_options_change_what_the_graph_shows(capsys: pytest.CaptureFixture[str],
 def test_every_example_is_valid(capsys: pytest.CaptureFixture[str], example: Path) -> None:
     if "spark" in example.stem and find_spec("pyspark") is None:
         pytest.skip("needs the extra spark")
+    if (client := CLIENTS.get(example.stem)) is not None and find_spec(client) is None:
+        pytest.skip(f"needs {client}, which `make connectors` installs")
     assert call(capsys, "validate", example).code == 0

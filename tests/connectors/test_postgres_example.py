@@ -28,6 +28,7 @@ def test_each_order_is_in_the_sum_of_its_minute_once(database: PostgresServer, d
         sums[shop, at // MINUTE * MINUTE] = orders + 1, total + cents
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("drop table if exists revenue")
+    EXAMPLE["make_table"](dsn)
     for crash in ("sums", "revenue"):
         test = TopologyTest(lambda: EXAMPLE["topology"](dsn, 3000))
         test.advance("1500ms")

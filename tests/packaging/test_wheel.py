@@ -25,6 +25,15 @@ BUILD_ONLY = {".pyx", ".pxd", ".c", ".so"}
 """Suffixes of what an extension module is built from, and of those built for the checkout."""
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 COMPILED = {f"topo/hot/compiled/{path.stem}{SUFFIX}" for path in (ROOT / "topo/hot/compiled").glob("*.pyx")}
+CLIENTS = {
+    "topo.connectors.http": "aiohttp",
+    "topo.connectors.kafka": "confluent_kafka",
+    "topo.connectors.mqtt": "paho",
+    "topo.connectors.nats": "nats",
+    "topo.connectors.postgres": "psycopg",
+    "topo.connectors.redis": "redis",
+}
+"""Packages that need the client of an extra."""
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -205,9 +214,15 @@ for package in (topo, topo_cli):
             continue
         try:
             print(importlib.import_module(module.name).__name__)
+        except topo.UserError as error:
+            # `topo metrics` names what to install.
+            if module.name != "topo.operate.prometheus":
+                raise
         except ModuleNotFoundError as error:
-            # Bridges to Spark are for users with that extra, Arrow columns and parquet for those with pyarrow, contracts for
-            # users whose tests run in pytest.
+            # Bridges to Spark are for users with that extra, connectors for those with the client, Arrow columns and parquet for
+            # those with pyarrow, contracts for users whose tests run in pytest.
+            if CLIENTS.get(".".join(module.name.split(".")[:3])) == error.name:
+                continue
             needs_spark = module.name.startswith("topo.spark.") and error.name in ("pyarrow", "pyspark")
             needs_arrow = error.name == "pyarrow" and module.name in (
                 "topo.api.arrow_values",
@@ -219,7 +234,7 @@ for package in (topo, topo_cli):
                 raise
 """
 
-    imported = checked(installed.scripts / "python", "-c", import_all, cwd=tmp_path).split()
+    imported = checked(installed.scripts / "python", "-c", f"CLIENTS = {CLIENTS}\n{import_all}", cwd=tmp_path).split()
     assert {"topo.version", "topo.spark"} <= set(imported)
 
 

@@ -72,7 +72,12 @@ def test_ctrl_c_while_python_itself_starts_prints_no_traceback(tmp_path: Path, c
     """The first milliseconds: Python has its own handler by then, and none of topo's modules is imported."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPT)
     done = subprocess.run(
-        [command, "version"], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+        [command, "version"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
