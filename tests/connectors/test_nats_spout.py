@@ -230,12 +230,15 @@ def test_a_wrong_password_is_an_error_of_open_which_does_not_show_it(tmp_path: P
         server.stop()
 
 
-def test_a_stream_that_is_missing_or_a_work_queue_is_an_error_of_open(nats_server: NatsProcess) -> None:
+def test_a_stream_that_is_missing_or_forgets_delivered_messages_is_an_error_of_open(nats_server: NatsProcess) -> None:
     with pytest.raises(ConfigError, match="has no stream 'MISSING'"):
         PartitionHarness(lambda: NatsSpout(nats_server.address, "MISSING"))
     queue = nats_server.make_stream(retention="workqueue")
     with pytest.raises(ConfigError, match="is a work queue"):
         PartitionHarness(lambda: NatsSpout(nats_server.address, queue))
+    interest = nats_server.make_stream(retention="interest")
+    with pytest.raises(ConfigError, match="has interest retention"):
+        PartitionHarness(lambda: NatsSpout(nats_server.address, interest))
 
 
 @pytest.mark.parametrize(
@@ -243,6 +246,8 @@ def test_a_stream_that_is_missing_or_a_work_queue_is_an_error_of_open(nats_serve
     [
         ({"stream": "a.b"}, "name of a stream"),
         ({"subjects": ()}, "different filters"),
+        ({"subjects": ("o.>", "o.a")}, "'o.>' and 'o.a' overlap"),
+        ({"subjects": ("o.*.a", "p", "o.b.*")}, "overlap"),
         ({"subjects": "a", "pattern": "b.*"}, "either subjects or pattern"),
         ({"start": 1}, "'earliest' or 'latest'"),
         ({"batch": 0}, "at least 1"),

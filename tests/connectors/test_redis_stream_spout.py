@@ -59,6 +59,18 @@ class TestRedisStreamSpout(PartitionedSpoutContract):
         return Streams(self.server)
 
 
+def test_a_key_that_is_not_utf_8_is_reported_and_the_others_are_read(streams: Streams) -> None:
+    streams.add("a", range(3))
+    streams.client.xadd(f"{streams.prefix}:".encode() + b"\xff", {"n": 9})
+    harness = PartitionHarness(streams.spout)
+    harness.turns()
+    streams.add("b", [3])
+    harness.clock.advance("1m")
+    harness.turns()
+    assert harness.read == {streams.key("a"): [0, 1, 2], streams.key("b"): [3]}
+    assert ["not UTF-8" in str(error) for error in harness.errors] == [True]
+
+
 # -- entries that are removed ------------------------------------------------------------------------------------------------
 
 

@@ -10,9 +10,16 @@ MASK = "***"
 _NAME = re.compile(
     r"password|passwd|passphrase|secret|token|credential|jaas|(^|[._-])(api[._-]?)?key$|private[._-]?key|\.pem$", re.I
 )
-_IN_URL = re.compile(r"(?P<head>[a-z][a-z0-9+.-]*://[^\s:/@]*):(?P<secret>[^\s/]*)@", re.I)
+_IN_URL = re.compile(
+    # Of a web address ":80/" is the port; elsewhere it may begin a password, which ends at the last "@" of the URL.
+    r"(?<![a-z0-9+.-])(?!(?:https?|wss?)://[^\s:/@]+:\d{1,5}/)(?P<head>[a-z][a-z0-9+.-]*://[^\s:/@]*):"
+    r"(?P<secret>(?:(?!,\s*[a-z][a-z0-9+.-]*://)\S)*)@",
+    re.I,
+)
+_TOKEN_IN_URL = re.compile(r"(?P<head>\b(?:nats|tls|wss?)://)(?P<secret>(?:(?<=nats://)|(?<=tls://))[^\s:@,]+|[^\s:/@,]+)@", re.I)
+"""The one user of a URL without a password: a token."""
 _SETTING = re.compile(
-    r"(?P<head>\b[\w.-]*(password|passwd|passphrase|secret|token|credential)[\w.-]*['\"]?\s*[=:]\s*)('(?:[^'\\]|\\.)*'|\"[^\"]*\"|[^\s,;&)'\"]+)",
+    r"(?P<head>\b[\w.-]*(password|passwd|passphrase|secret|token|credential|api[._-]?key|private[._-]?key)[\w.-]*['\"]?\s*[=:]\s*|[?&]key=)('(?:[^'\\]|\\.)*'|\"[^\"]*\"|[^\s,;&)'\"]+)",
     re.I,
 )
 
@@ -31,7 +38,8 @@ def masked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def masked(text: str) -> str:
     """Return a text to show: what stands between ":" and "@" of a URL, and the values of settings such as password=, masked."""
-    return _SETTING.sub(rf"\g<head>{MASK}", _IN_URL.sub(rf"\g<head>:{MASK}@", text))
+    text = _TOKEN_IN_URL.sub(rf"\g<head>{MASK}@", _IN_URL.sub(rf"\g<head>:{MASK}@", text))
+    return _SETTING.sub(rf"\g<head>{MASK}", text)
 
 
 def without(secrets: tuple[str, ...], text: str) -> str:
@@ -46,5 +54,5 @@ def secrets_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
     found = [str(value) for name, value in settings.items() if is_secret(name) and value]
     for value in settings.values():
         if isinstance(value, str):
-            found += [match["secret"] for match in _IN_URL.finditer(value) if match["secret"]]
+            found += [match["secret"] for form in (_IN_URL, _TOKEN_IN_URL) for match in form.finditer(value) if match["secret"]]
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from itertools import combinations
 from typing import Any, Literal
 
 from topo.api.context import TaskContext
@@ -13,7 +14,7 @@ from topo.api.partition_values import BadRecord, Partition, PartitionReader, Sou
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.connectors.nats.connection import NatsConnection, NatsServers, is_unreachable
-from topo.connectors.nats.subject_feed import METADATA, Fetched, NatsMessage, StreamState, SubjectFeed, state_of
+from topo.connectors.nats.subject_feed import METADATA, Fetched, NatsMessage, StreamState, SubjectFeed, overlap, state_of
 from topo.connectors.record_decoder import Deserialize, decoder_of, record_fields
 from topo.connectors.server_link import RequestLine, ServerLink
 from topo.errors import ConfigError, TopoEnvironmentError
@@ -32,7 +33,7 @@ class NatsSpout(PartitionedSpout):
     | `at_most_once` | a message counts as soon as it was emitted |
 
     It reads without acknowledgements, by consumers that last as long as its connection: topo keeps the positions. So it reads
-    streams with limits or interest retention, and no work queues.
+    streams with limits retention, and refuses work queues and interest retention, which remove messages as they are delivered.
     """
 
     def __init__(
@@ -87,6 +88,9 @@ class NatsSpout(PartitionedSpout):
             raise ConfigError("NatsSpout: give either subjects or pattern")
         if not filters or not all(isinstance(one, str) and one for one in filters) or len(set(filters)) < len(filters):
             raise ConfigError(f"NatsSpout: subjects={subjects!r} must be different filters")
+        for one, other in combinations(filters, 2):
+            if overlap(one, other):
+                raise ConfigError(f"NatsSpout: subjects {one!r} and {other!r} overlap: messages of both would be emitted twice")
         if start not in ("earliest", "latest"):
             raise ConfigError(f"NatsSpout: start={start!r} must be 'earliest' or 'latest'")
         if timestamp not in ("record", None):

@@ -26,11 +26,13 @@ class RedisSink(TwoPhaseSink):
 
     | delivery | promise |
     | --- | --- |
-    | `exactly_once`, `at_least_once` | each key has the fields of its last tuple; a repetition changes nothing |
+    | `exactly_once` | each key has the fields of its last tuple |
+    | `at_least_once` | each tuple is written; an older one of a key that is replayed behind a newer one replaces its fields |
     | `at_most_once` | tuples can be missing |
 
-    Give the bolt a fields grouping by the fields of the key: then the last tuple of a key is the last one emitted. Tuples are
-    seen as they are written, also with `exactly_once`: while they are replayed, a reader can see an older one of a key.
+    Give the bolt a fields grouping by the fields of the key: then the last tuple of a key is the last one emitted, with
+    `exactly_once` also after a recovery. Tuples are seen as they are written, also with `exactly_once`: while they are
+    replayed, a reader can see an older one of a key.
     """
 
     def __init__(

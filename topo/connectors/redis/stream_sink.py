@@ -99,6 +99,8 @@ class RedisStreamSink(TwoPhaseSink):
         self._number = 0
         self._rows: list[Any] = []
         self._staged, self._has_list = 0, False
+        self._under_way = 0
+        """Rows of a step whose reply has not come: it may be done."""
         self._clock = context.clock
         metrics = context.metrics
         self._written, self._rejected = metrics.counter("rows"), metrics.counter("rejected_rows")
@@ -120,7 +122,7 @@ class RedisStreamSink(TwoPhaseSink):
     def begin(self) -> None:
         """Start with no rows, under another number."""
         self._rows = []
-        self._staged, self._has_list = 0, False
+        self._staged, self._has_list, self._under_way = 0, False, 0
         self._number += 1
         self._spilling.done()
 
@@ -233,7 +235,9 @@ class RedisStreamSink(TwoPhaseSink):
         """
         key = self._key(self._task, self._process, self._number)
         while self._rows:
-            rows = self._rows[:_STEP_ROWS]
+            # A repetition has the same rows, so that their number shows whether the first one was done.
+            rows = self._rows[: self._under_way or _STEP_ROWS]
+            self._under_way = len(rows)
             # Also where the reply is lost.
             self._has_list = True
             has = self._link.ask(self._client.eval, STAGE, 2, key, self._index, self._staged, *rows)
@@ -242,8 +246,8 @@ class RedisStreamSink(TwoPhaseSink):
                     f"of the {self._staged} rows staged for stream {self._stream!r} {has} are at {self._server}: somebody has "
                     "removed them, or it has lost data"
                 )
-            self._staged = has
-            del self._rows[:_STEP_ROWS]
+            self._staged, self._under_way = has, 0
+            del self._rows[: len(rows)]
         self._spilling.done()
 
     def _remove(self, keys: Sequence[Any]) -> None:

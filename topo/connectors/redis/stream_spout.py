@@ -119,16 +119,24 @@ class RedisStreamSpout(PartitionedSpout):
     def partitions(self) -> Iterator[Partition | str]:
         """Yield the streams: those named, or those that match the pattern now."""
         try:
-            names = list(self._names)
+            names, unreadable = list(self._names), list[str]()
             if self._pattern is not None:
                 # A scan may give a key twice.
-                names = sorted({key.decode() for key in self._client.scan_iter(self._pattern, count=1000, _type="stream")})
+                keys = {
+                    key.decode(errors="surrogateescape")
+                    for key in self._client.scan_iter(self._pattern, count=1000, _type="stream")
+                }
+                names = sorted(key for key in keys if Partition(key).can_be_stored)
+                unreadable = sorted(keys.difference(names))
             self._infos = dict(zip(names, stream_infos(self._client, names), strict=True))
         except Exception as error:
             # The reader reports that the server is not reached.
             if not self._infos or not is_unreachable(error):
                 raise
+            unreadable = []
         yield from self._infos
+        # These are reported, and passed over.
+        yield from unreadable
 
     def begin(self, partition: Partition, found_later: bool) -> Any:
         """Return the position in front of a stream's first entry, or that of its last one.
