@@ -9,6 +9,7 @@ from typing import Any
 from topo import Spout, TaskContext, TopologyConfig
 from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.mailbox.mailbox import TaskMailbox
+from topo.worker.helper_thread import HelperThread
 
 PATIENCE_S = 20.0
 
@@ -22,7 +23,9 @@ class SpoutTask:
         position: where a spout with positions begins.
     """
 
-    def __init__(self, spout: Spout, position: Any = None, task_index: int = 0, **config: Any) -> None:
+    def __init__(
+        self, spout: Spout, position: Any = None, task_index: int = 0, *, has_helper: bool = False, **config: Any
+    ) -> None:
         self.spout = spout
         self.rows: list[tuple[Any, tuple[Any, ...]]] = []
         self.errors: list[BaseException] = []
@@ -36,6 +39,7 @@ class SpoutTask:
             committed_position=position,
             executor=MailboxExecutor(self.mailbox),
             clock=time.monotonic,
+            **({"run_beside": HelperThread().run} if has_helper else {}),
         )
         spout.open(self.context, self)  # type: ignore[arg-type]
         spout.activate()
@@ -55,9 +59,13 @@ class SpoutTask:
 
     def turn(self) -> None:
         """Run what other threads have posted, then call `next_tuple`."""
+        self.run_mails()
+        self.spout.next_tuple()
+
+    def run_mails(self) -> None:
+        """Run what other threads have posted, as a task does that may not emit."""
         while self.context.executor is not None and self.context.executor.try_yield():
             pass
-        self.spout.next_tuple()
 
     def until(self, condition: Callable[[], object], what: str = "") -> None:
         """Take turns until a condition holds."""

@@ -29,7 +29,7 @@ class Jobs:
         return RedisGroupSpout(self.server.address, self.key, "workers", **given)
 
     def task(self, task_index: int = 0, **options: Any) -> SpoutTask:
-        config = {name: options.pop(name) for name in ("attempts", "delivery") if name in options}
+        config = {name: options.pop(name) for name in ("attempts", "delivery", "has_helper") if name in options}
         return SpoutTask(self.spout(**options), None, task_index, **config)
 
     def add(self, numbers: Sequence[Any]) -> None:
@@ -96,6 +96,20 @@ def test_entries_of_a_dead_consumer_are_taken_over_and_those_of_a_living_one_are
     ack_all(living)
     # The consumer of a task that there is no more is removed, too: here of one behind the last.
     living.until(lambda: other.turn() or jobs.pending == {"topology.spout.0": 0, "topology.spout.1": 0})
+
+
+def test_a_task_that_may_not_emit_keeps_its_entries_and_acknowledges_those_that_are_done(jobs: Jobs) -> None:
+    jobs.add(range(150))
+    paused = jobs.task(1, claim_after="1s", has_helper=True)
+    paused.until(lambda: paused.rows)
+    assert len(paused.rows) == 100, "the others wait in its memory"
+    other, ends = jobs.task(0, claim_after="1s"), paused.context.clock() + 2.5
+    other.until(lambda: paused.run_mails() or paused.context.clock() > ends)
+    assert other.rows == [] and paused.errors == []
+    ack_all(paused)
+    other.until(lambda: paused.run_mails() or jobs.pending["topology.spout.1"] == 50)
+    paused.spout.close()
+    other.until(lambda: len(other.rows) == 50, "a task that has ended renews nothing")
 
 
 def test_an_entry_that_fails_is_emitted_again_and_given_up_in_the_end(jobs: Jobs) -> None:

@@ -90,6 +90,7 @@ IO_EXCEPTIONS = {
     ("connectors/nats/subject_feed.py", "asyncio"): "coroutines on that loop",
     ("connectors/loop_thread.py", "asyncio"): "the loop of clients that need one, on a thread beside the task's",
     ("connectors/loop_thread.py", "threading"): "that thread",
+    ("connectors/ticker.py", "threading"): "a thread that waits while the engine does not call the spout",
 }
 ENVIRONMENT_EXCEPTIONS = {"hot/__init__.py": "TOPO_PURE chooses the implementation before anything else is imported"}
 ONLY_THESE_NAMES = {"random": {"Random"}, "uuid": {"UUID"}}

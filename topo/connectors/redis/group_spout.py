@@ -17,6 +17,7 @@ from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryDecoder, numbers_of
 from topo.connectors.redis.group_member import GroupMember, Taken
 from topo.connectors.server_link import RequestLine, ServerLink
+from topo.connectors.ticker import Ticker
 from topo.errors import ConfigError, TopoEnvironmentError
 
 _MOST_EMITTED = 100
@@ -127,6 +128,11 @@ class RedisGroupSpout(Spout):
         self._retries: list[tuple[float, str]] = []
         self._done: list[str] = []
         self._given_up: list[tuple[str, Any, str]] = []
+        # In the test kit the clock stands still while nothing is called.
+        self._ticker: Ticker | None = None
+        if context.has_helper_thread and context.executor is not None:
+            self._ticker = Ticker(context.executor, self._keep, self._claim_ms / 4000, "claims")
+            self._ticker.start()
         metrics = context.metrics
         self._records, self._bad, self._dead = map(metrics.counter, ("records", "bad_records", "given_up"))
 
@@ -144,8 +150,13 @@ class RedisGroupSpout(Spout):
                 self._open[entry_id] = flat
                 self._records.add()
                 self._emit(entry_id, flat)
-        self._ask()
+        self._ask(max(0, self._batch - len(self._ready)), self._most_wait_ms)
         self._take()
+
+    def _keep(self) -> None:
+        """Renew claims and acknowledge entries also while the spout may not emit; read nothing."""
+        self._take()
+        self._ask(0, 0)
 
     def _emit(self, entry_id: str, flat: Any) -> None:
         try:
@@ -196,6 +207,8 @@ class RedisGroupSpout(Spout):
 
     def close(self) -> None:
         """Acknowledge entries that are done, and close the connections. Those under way stay with the consumer of this name."""
+        if self._ticker is not None:
+            self._ticker.stop()
         try:
             if self._done or self._given_up:
                 errors = list[Exception]()
@@ -208,15 +221,14 @@ class RedisGroupSpout(Spout):
         finally:
             self._client.close()
 
-    def _ask(self) -> None:
+    def _ask(self, room: int, most_wait_ms: int) -> None:
         if not self._requests.is_free:
             return
-        room = self._batch - len(self._ready)
         done, given_up = tuple(self._done), tuple(self._given_up)
-        wait_ms = 0 if self._ready or done or given_up else self._most_wait_ms
+        wait_ms = 0 if self._ready or done or given_up else most_wait_ms
         held = (*self._open, *(entry_id for entry_id, _ in self._ready), *(entry_id for entry_id, _, _ in given_up))
         self._requests.ask(
-            partial(self._member.turn, done, given_up, held, max(0, room), wait_ms, self._attempts), always_wakes=wait_ms > 0
+            partial(self._member.turn, done, given_up, held, room, wait_ms, self._attempts), always_wakes=wait_ms > 0
         )
 
     def _take(self) -> None:
