@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topo import Spout, TaskContext, TopologyConfig
+from topo.errors import EmitError
 from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.worker.helper_thread import HelperThread
@@ -20,6 +21,7 @@ class SpoutTask:
     Attributes:
         rows: id and values of each emitted row, in order.
         errors: reported errors.
+        refused: ids whose emit raises.
         position: where a spout with positions begins.
     """
 
@@ -29,6 +31,7 @@ class SpoutTask:
         self.spout = spout
         self.rows: list[tuple[Any, tuple[Any, ...]]] = []
         self.errors: list[BaseException] = []
+        self.refused: set[Any] = set()
         self.mailbox = TaskMailbox()
         self.context = TaskContext(
             "topology",
@@ -47,6 +50,8 @@ class SpoutTask:
     # -- the collector ---------------------------------------------------------------------------------------------------
 
     def emit(self, values: Any, message_id: Any = None, stream: str = "default", timestamp: int | None = None) -> None:
+        if message_id in self.refused:
+            raise EmitError(f"planted: {message_id!r} is refused")
         self.rows.append((message_id, tuple(values)))
 
     def nothing_before(self, seconds: float) -> None:

@@ -91,6 +91,35 @@ def test_a_request_is_answered_when_its_message_is_done() -> None:
         assert hook.task.counter("records") == 2 and hook.task.counter("bytes") == len('{"n": 1, "city": "Ulm"}{"n": 2}')
 
 
+def test_a_message_that_cannot_be_emitted_fails_its_request_alone() -> None:
+    with listening() as hook:
+        hook.task.refused = {"k1"}
+        answers = [hook.send({"n": n}, Idempotency_Key=f"k{n}") for n in range(3)]
+        hook.rows(2)
+        hook.task.until(lambda: hook.task.errors)
+        assert answers[1].result(20).status == 503 and "planted" in str(hook.task.errors[0])
+        for name, _ in hook.task.rows:
+            hook.task.spout.ack(name)
+        assert [answers[0].result(20).status, answers[2].result(20).status] == [200, 200]
+        again = hook.send({"n": 1}, Idempotency_Key="k1")
+        hook.task.until(lambda: len(hook.task.errors) == 2)
+        assert again.result(20).status == 503
+
+
+def test_another_body_is_refused_while_a_message_is_under_way_though_its_sender_has_left() -> None:
+    with listening(answer_timeout="200ms") as hook:
+        late = hook.send({"n": 1}, Idempotency_Key="a")
+        hook.rows(1)
+        assert late.result(20).status == 503
+        assert hook.answer({"n": 2}, Idempotency_Key="a").status == 422
+        hook.task.spout.fail("a")
+        hook.task.until(lambda: not hook.task.spout._server._open)  # type: ignore[attr-defined]
+        later = hook.send({"n": 2}, Idempotency_Key="a")
+        assert hook.rows(2)[1] == {"n": 2}
+        hook.task.spout.ack("a")
+        assert later.result(20).status == 200
+
+
 def test_requests_of_one_id_are_one_message_and_all_are_answered() -> None:
     with listening() as hook:
         answers = [hook.send({"n": 1}, Idempotency_Key="a") for _ in range(5)]
@@ -116,8 +145,7 @@ def test_a_repeat_of_a_message_that_is_under_way_gets_its_answer() -> None:
         hook.rows(1)
         assert late.result(20).status == 503
         again = hook.send({"n": 1}, Idempotency_Key="a")
-        hook.task.until(lambda: hook.task.spout._loop.items or again.done())  # type: ignore[attr-defined]
-        hook.task.turn()
+        hook.task.until(lambda: hook.task.spout._server._places < 1000)  # type: ignore[attr-defined]
         hook.task.spout.ack("a")
         assert again.result(20).status == 200 and len(hook.task.rows) == 1
 

@@ -15,8 +15,11 @@ import pytest
 from tests.integration.conftest import no_process_is_left, scene
 from tests.integration.support import Scene, eventually, flow, kill, pid_of
 from tests.servers import mosquitto
-from topo import MqttSink, MqttSpout
-from topo.errors import ConfigError
+from topo import MqttSink, MqttSpout, TaskContext, TopologyConfig, Tuple
+from topo.api.tuples import Origin
+from topo.errors import ConfigError, TopoEnvironmentError
+from topo.operators.mailbox.executor import MailboxExecutor
+from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.testing.partition_harness import PartitionHarness
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("mqtt")]
@@ -188,6 +191,107 @@ def test_a_bad_payload_is_a_dead_letter_and_the_next_is_read(reading: Any, peer:
     assert [record for _, _, record in task.harness.given_up] == [b"{"]
 
 
+def test_what_follows_a_message_that_cannot_be_taken_is_kept(reading: Any, peer: Peer) -> None:
+    def decode(data: bytes) -> Any:
+        return "mended" if is_mended and data == b"[" else json.loads(data)
+
+    is_mended = False
+    task = reading(value_deserializer=decode, on_bad_record="fail")
+    for _ in range(200):
+        peer.publish("in/a", "0")
+        task.harness.turns(3)
+        if task.harness.all_rows():
+            break
+    # All in one poll.
+    peer.publish("in/a", "1", "2", "[", "4", "5")
+    for _ in range(5):
+        task.until(lambda: task.errors)
+        task.harness.errors.clear()
+        task.harness.clock.advance("1m")
+    task.until(lambda: task.harness.all_rows()[-1][2] == (2,))
+    task.commit()
+    is_mended = True
+    task.harness.clock.advance("1m")
+    task.until(lambda: task.harness.all_rows()[-1][2] == (5,))
+    positions = [position for _, position, _ in task.harness.all_rows()]
+    assert positions == list(range(1, len(positions) + 1))
+    assert [row[0] for _, _, row in task.harness.all_rows() if row != (0,)] == [1, 2, "mended", 4, 5]
+    task.commit()
+    task.harness.stop()
+    task.harness.start(1)
+    peer.publish("in/a", "6")
+    task.until(lambda: task.harness.all_rows()[-1][2] == (6,))
+    assert task.harness.all_rows()[-2][2] == (5,), "all were acked"
+
+
+def test_an_error_in_a_callback_is_reported(reading: Any, peer: Peer) -> None:
+    task = reading()
+    session = task.harness.tasks[0].spout._loop._reader._session
+    session.client.on_message = session.guarded(lambda *_: 1 / 0)
+    peer.publish("in/a", "1")
+    task.until(lambda: task.errors)
+    assert "ZeroDivisionError" in task.errors[0] and session.client._thread.is_alive()
+
+
+class SinkTask:
+    """A task with a sink whose tuples the test sees."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.acked: list[int] = []
+        self.mailbox = TaskMailbox()
+        executor = MailboxExecutor(self.mailbox)
+        context = TaskContext("topology", "out", 1, config=TopologyConfig(), executor=executor)
+        self.sink = MqttSink(url, "out/a", value="n", value_serializer="json", **options)
+        self.sink.prepare(context, self)  # type: ignore[arg-type]
+        self.turn: Callable[[], object] = executor.try_yield
+
+    def ack(self, tup: Tuple) -> None:
+        self.acked.append(tup["n"])
+
+    def fail(self, tup: Tuple) -> None:
+        raise AssertionError(tup)
+
+    def report_error(self, error: BaseException) -> None:
+        """A broker that is away is reported."""
+
+    def execute(self, n: int) -> None:
+        self.sink.execute(Tuple((n,), Origin("rows", 1, fields=("n",))))
+
+    def until(self, condition: Callable[[], object]) -> None:
+        def check() -> object:
+            while self.turn():
+                pass
+            return condition()
+
+        eventually(check, what="a sink")
+
+
+def test_numbers_that_come_again_ack_no_other_message(broker: mosquitto.Mosquitto) -> None:
+    peer = Peer(broker, "out/#")
+    broker.stop()
+    task = SinkTask(broker.address, max_waiting=4)
+    task.execute(1)
+    task.execute(2)
+    task.sink.on_reset()
+    # The numbers have gone round.
+    task.sink._session.client._last_mid = 0
+    with pytest.raises(TopoEnvironmentError, match="not taken"):
+        task.execute(3)
+    with pytest.raises(TopoEnvironmentError, match="not taken"):
+        task.execute(4)
+    task.execute(5)
+    task.execute(6)
+    with pytest.raises(TopoEnvironmentError, match="4 rows wait"):
+        task.execute(7)
+    broker.start_again()
+    task.until(lambda: task.acked == [5, 6])
+    eventually(lambda: {payload for _, payload in peer.got} >= {b"1", b"2", b"5", b"6"}, what="the messages")
+    task.execute(8)
+    task.until(lambda: task.acked == [5, 6, 8])
+    task.sink.cleanup()
+    peer.close()
+
+
 def test_a_wrong_password_is_reported_and_shown_nowhere(tmp_path: Path) -> None:
     folder = tmp_path / "locked"
     folder.mkdir()
@@ -305,7 +409,11 @@ def test_the_example_raises_an_alert(scene: Scene, broker: mosquitto.Mosquitto) 
         (lambda: MqttSpout("mqtt://x", "a", receive_maximum=0), "from 1 to 65535"),
         (lambda: MqttSpout("mqtt://x", "a", metadata=("qos",)), "metadata has 'qos'"),
         (lambda: MqttSink("mqtt://x", "a/#"), "without"),
+        (lambda: MqttSpout("mqtt://x", "sensors/#/temperature"), "no filter of topics"),
+        (lambda: MqttSpout("mqtt://x", ("a", "sensors/x+")), "no filter of topics"),
+        (lambda: MqttSpout("mqtt://x", "$share/group"), "no filter of topics"),
         (lambda: MqttSink("mqtt://x", "a", max_waiting=0), "at least 1"),
+        (lambda: MqttSink("mqtt://x", "a", max_waiting=65_000), "at most 60000"),
         (lambda: MqttSink("mqtt://x", "a", value_serializer="text"), "name it by value="),
     ],
 )

@@ -5,7 +5,9 @@ A request is in one state:
 | state    | meaning                                          | leaves it by                                     |
 | -------- | ------------------------------------------------ | ------------------------------------------------ |
 | arriving | its body is read; it holds one of the places     | refused; `put_nowait`                            |
-| open     | its message is in the queue, or in the topology  | `MessageDone`; the answer's time-out; the server's end  |
+| open     | its message is in the queue, or in the topology  | `MessageDone`; the answer's time-out; the server's end |
+
+A message whose requests have all left is known until `MessageDone`, so that another body with its id is refused.
 
 Requests of the same id that are open together are one message, and all get its answer. All of it runs on the loop of a
 `LoopThread`.
@@ -78,7 +80,6 @@ class _Open:
 
     digest: bytes
     is_acked: asyncio.Future[bool]
-    requests: int = 0
 
 
 @dataclass(slots=True)
@@ -142,8 +143,8 @@ class WebhookServer:
             self._done[done.id] = done.digest
             if len(self._done) > self.remembered:
                 del self._done[next(iter(self._done))]
-        entry = self._open.get(done.id)
-        # It may be of a process before, or its senders have their answer already.
+        entry = self._open.pop(done.id, None)
+        # It may be of a server that ended before.
         if entry is not None and not entry.is_acked.done():
             entry.is_acked.set_result(done.is_acked)
 
@@ -191,20 +192,15 @@ class WebhookServer:
             if not self._link.put_nowait(WebhookRequest(name, kept, values, request.path, headers, len(body))):
                 return self._refuse("too many requests wait")
             entry = self._open[name] = _Open(digest, asyncio.get_running_loop().create_future())
-        return await self._answer(name, entry)
+        return await self._answer(entry)
 
-    async def _answer(self, name: str, entry: _Open) -> web.Response:
-        """Wait for the message. The last of its requests forgets it."""
-        entry.requests += 1
+    async def _answer(self, entry: _Open) -> web.Response:
+        """Wait for the message."""
         try:
             async with asyncio.timeout(self.settings.answer_timeout_s):
                 is_acked = await asyncio.shield(entry.is_acked)
         except TimeoutError:
             return self._refuse(f"not done within {self.settings.answer_timeout_s:g} s")
-        finally:
-            entry.requests -= 1
-            if not entry.requests and self._open.get(name) is entry:
-                del self._open[name]
         return web.Response(text="done\n") if is_acked else self._refuse("it has failed")
 
     def _refuse(self, reason: str) -> web.Response:

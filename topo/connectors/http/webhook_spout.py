@@ -183,7 +183,13 @@ class WebhookSpout(Spout):
                 continue
             extra = {"id": request.id, "path": request.path, "headers": request.headers}
             self._in_flight[request.id] = request.digest
-            self._collector.emit((*request.values, *(extra[name] for name in self._metadata)), message_id=request.id)
+            try:
+                self._collector.emit((*request.values, *(extra[name] for name in self._metadata)), message_id=request.id)
+            except Exception as error:
+                # Raised further, it would discard the rows of the other requests of this call.
+                self._collector.report_error(error)
+                self._done(request.id, is_acked=False)
+                continue
             self._records.add()
             self._bytes.add(request.size)
 

@@ -14,6 +14,9 @@ from topo.connectors.mqtt.settings import broker_address, client_id_of, need_pah
 from topo.connectors.record_encoder import Select, Serialize, encoder_of
 from topo.errors import ConfigError, PeerError, TopoEnvironmentError
 
+_MOST_WAITING = 60_000
+"""The numbers of packets repeat after 65,535: no two of those that wait may be equal."""
+
 
 class MqttSink(Bolt):
     """Publishes each tuple with QoS 1, and acks it when the broker has taken it.
@@ -49,7 +52,7 @@ class MqttSink(Bolt):
             value_serializer: "json", "text", "bytes" or a function of the value.
             retain: have the broker keep the last message of each topic for later readers.
             client_id: the client's name; by default topology and component. The task's number is appended.
-            max_waiting: rows that wait for the broker; further ones fail at once.
+            max_waiting: rows that wait for the broker, up to 60,000; further ones fail at once.
             keepalive: a broker that is silent for one and a half times that long is given up, and connected to again.
 
         Raises:
@@ -60,9 +63,10 @@ class MqttSink(Bolt):
         self._topic = topic_of(topic)
         self._encode = encoder_of(value, value_serializer)
         self._keepalive_s = duration_ms(keepalive) // 1000
-        if not 1 <= self._keepalive_s <= 65_535 or max_waiting < 1:
+        if not 1 <= self._keepalive_s <= 65_535 or not 1 <= max_waiting <= _MOST_WAITING:
             raise ConfigError(
-                f"MqttSink: keepalive={keepalive!r} must be at least 1s, and max_waiting={max_waiting!r} at least 1"
+                f"MqttSink: keepalive={keepalive!r} must be at least 1s, and max_waiting={max_waiting!r} at least 1 and at most "
+                f"{_MOST_WAITING}"
             )
         self._retain, self._client_id, self._max_waiting = retain, client_id, max_waiting
 
@@ -71,8 +75,8 @@ class MqttSink(Bolt):
         from topo.connectors.mqtt.session import MqttSession
 
         self._collector = collector
-        self._waiting: dict[int, tuple[Tuple, int]] = {}
-        """Tuples by packet number, with their sizes."""
+        self._waiting: dict[int, tuple[Tuple, int] | None] = {}
+        """Tuples by packet number, with their sizes; None for those of before a reset, which the client still publishes."""
         metrics = context.metrics
         self._rows, self._bytes = metrics.counter("rows"), metrics.counter("bytes")
         self._rejected, self._connected = metrics.counter("rejected_rows"), metrics.gauge("connected")
@@ -88,14 +92,14 @@ class MqttSink(Bolt):
             self._on_connected,
             collector.report_error,
         )
-        self._session.client.on_publish = self._on_publish
+        self._session.client.on_publish = self._session.guarded(self._on_publish)
         self._session.start()
 
     def execute(self, tup: Tuple) -> None:
         """Publish a tuple.
 
         Raises:
-            TopoEnvironmentError: too many wait for the broker.
+            TopoEnvironmentError: too many wait for the broker, or the client does not take it.
             UserError: it cannot be encoded, or has no topic.
         """
         if tup.is_tick:
@@ -104,7 +108,9 @@ class MqttSink(Bolt):
         if len(self._waiting) >= self._max_waiting:
             raise TopoEnvironmentError(f"MqttSink: {len(self._waiting)} rows wait for {self._address.shown}")
         payload = self._encode(tup)
-        mid = self._session.client.publish(self._topic(tup), payload, qos=1, retain=self._retain).mid
+        mid = self._session.publish(self._topic(tup), payload, retain=self._retain)
+        if mid in self._waiting:
+            raise TopoEnvironmentError(f"MqttSink: a message of number {mid} still waits for {self._address.shown}")
         self._waiting[mid] = (tup, len(payload or b""))
         self._connected.set(float(self._session.is_connected))
 
@@ -131,8 +137,8 @@ class MqttSink(Bolt):
         self._collector.ack(tup)
 
     def on_reset(self) -> None:
-        """Forget the tuples that wait: they are replayed."""
-        self._waiting.clear()
+        """Forget the tuples that wait: they are replayed. Their packets count until the broker has taken them."""
+        self._waiting = dict.fromkeys(self._waiting)
 
     def cleanup(self) -> None:
         """Disconnect."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,8 +13,8 @@ from topo.api.durations import duration_ms
 from topo.api.partition_values import Partition, PartitionOutput, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
-from topo.connectors.mqtt.deliveries import SessionMessages, digest_of
-from topo.connectors.mqtt.settings import broker_address, client_id_of, need_paho
+from topo.connectors.mqtt.deliveries import Delivery, SessionMessages, digest_of
+from topo.connectors.mqtt.settings import broker_address, check_filter, client_id_of, need_paho
 from topo.connectors.record_decoder import decoder_of, record_fields
 from topo.errors import ConfigError
 
@@ -78,6 +79,8 @@ class MqttSpout(PartitionedSpout):
         self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
         if not self._topics or not all(self._topics):
             raise ConfigError(f"MqttSpout: topics={topics!r} must be one or several topics")
+        for topic in self._topics:
+            check_filter(topic)
         self._keepalive_s, self._keep_s = duration_ms(keepalive) // 1000, duration_ms(session_expiry) // 1000
         if not 1 <= self._keepalive_s <= 65_535 or not 1 <= self._keep_s < 2**32 or not 1 <= receive_maximum <= 65_535:
             raise ConfigError(
@@ -129,8 +132,8 @@ class MqttSpout(PartitionedSpout):
             reader.on_connected,
             self._collector.report_error,
         )
-        session.client.on_message = reader.on_message
-        session.client.on_subscribe = reader.on_subscribed
+        session.client.on_message = session.guarded(reader.on_message)
+        session.client.on_subscribe = session.guarded(reader.on_subscribed)
         return session
 
     def row_of(self, message: Any) -> tuple[Any, ...]:
@@ -144,13 +147,34 @@ class MqttSpout(PartitionedSpout):
         return self._topics
 
 
+@dataclass(slots=True, eq=False)
+class _Arrival:
+    """A message that has come.
+
+    Attributes:
+        connection: number of the connection, from 1.
+        message: None: the broker has lost the session.
+        position: of its row; 0 until it has one.
+        is_known: whether it had one before, and was put back.
+        delivery: what acks it; None with QoS 0.
+    """
+
+    connection: int
+    message: Any
+    position: int = 0
+    is_known: bool = False
+    delivery: Delivery | None = None
+
+
 class _SessionReader:
     """Reads the session. The client's thread calls `on_connected`, `on_subscribed` and `on_message` alone."""
 
     def __init__(self, spout: MqttSpout, context: TaskContext, collector: SpoutCollector) -> None:
         self._spout, self._collector = spout, collector
-        self._arrived: deque[tuple[int, Any]] = deque()
-        """Connection and message, in the order of arrival; None for a message: the broker has lost the session."""
+        self._arrived: deque[_Arrival] = deque()
+        """Messages that wait, in the order of arrival."""
+        self._polled: list[_Arrival] = []
+        """Those of the last poll, which has not taken them all where an assignment follows."""
         self._untracked = 0
         """How many of them have QoS 0."""
         self._is_mail_posted = False
@@ -173,7 +197,7 @@ class _SessionReader:
         """Subscribe, which changes nothing where the session is known."""
         self._connection += 1
         if not is_known:
-            self._arrived.append((self._connection, None))
+            self._arrived.append(_Arrival(self._connection, None))
         self._session.client.subscribe([(topic, 1) for topic in self._spout.topics])
 
     def on_subscribed(self, _client: Any, _data: Any, _mid: int, reasons: Sequence[Any], _properties: Any) -> None:
@@ -189,7 +213,7 @@ class _SessionReader:
                 self._dropped += 1
                 return
             self._untracked += 1
-        self._arrived.append((self._connection, message))
+        self._arrived.append(_Arrival(self._connection, message))
         if not self._is_mail_posted:
             self._is_mail_posted = True
             self._session.on_task(self._on_mail, "MQTT messages have come")
@@ -200,8 +224,14 @@ class _SessionReader:
         self._is_mail_posted = False
 
     def assign(self, _partition: Partition, position: Any, _found_later: bool) -> Any:
-        """Connect, the first time. The broker sends messages without an ack."""
+        """Connect, the first time; else put polled messages that were not taken back. The broker repeats those without an ack."""
         self._position = position or 0
+        while self._polled and self._polled[-1].position > self._position:
+            arrival = self._polled.pop()
+            arrival.position, arrival.is_known = 0, True
+            if arrival.delivery is not None:
+                arrival.delivery.position = 0
+            self._arrived.appendleft(arrival)
         self._is_assigned = True
         if not self._is_started:
             self._is_started = True
@@ -223,18 +253,21 @@ class _SessionReader:
         self._dropped_before = self._dropped
         if not self._is_assigned or self._is_paused:
             return
+        # A poll follows one whose messages were all taken, or an assignment.
+        self._polled.clear()
         values: list[tuple[Any, ...]] = []
         positions: list[int] = []
         for _ in range(output.room):
             if not self._arrived:
                 break
-            connection, message = self._arrived.popleft()
+            arrival = self._arrived.popleft()
+            message = arrival.message
             if message is None:
                 self._deliveries.forget_connection()
                 continue
-            if not self._is_new(connection, message):
+            if not arrival.is_known and not self._is_new(arrival):
                 continue
-            self._bytes.add(len(message.payload))
+            self._number(arrival)
             try:
                 row = self._spout.row_of(message)
             except Exception as error:
@@ -248,20 +281,28 @@ class _SessionReader:
         if values:
             output.rows(SESSION, values, positions)
 
-    def _is_new(self, connection: int, message: Any) -> bool:
-        """Whether a message is to be emitted; it has a position then."""
+    def _is_new(self, arrival: _Arrival) -> bool:
+        """Whether a message that has come is to be emitted."""
+        message = arrival.message
         if message.qos == 0:
             self._untracked -= 1
         else:
             digest = digest_of(message.topic, message.payload)
-            delivery = self._deliveries.arrive(message.mid, digest, connection, is_duplicate=message.dup)
-            if delivery is None:
+            arrival.delivery = self._deliveries.arrive(message.mid, digest, arrival.connection, is_duplicate=message.dup)
+            if arrival.delivery is None:
                 if self._deliveries.is_done(message.mid, digest):
                     self._session.client.ack(message.mid, 1)
                 return False
-            delivery.position = self._position + 1
-        self._position += 1
+        self._bytes.add(len(message.payload))
         return True
+
+    def _number(self, arrival: _Arrival) -> None:
+        """Give a message the next position."""
+        self._position += 1
+        arrival.position = self._position
+        if arrival.delivery is not None:
+            arrival.delivery.position = self._position
+        self._polled.append(arrival)
 
     def committed(self, positions: Mapping[str, Any]) -> None:
         """Ack done messages, in the order of arrival, as the protocol wants it."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-from paho.mqtt.client import Client, MQTTv5
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.client import Client, MQTTv5, error_string
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -18,7 +19,7 @@ _LONGEST_PAUSE_S = 30
 
 
 class MqttSession:
-    """One client. Its callbacks run on the client's thread, and must not raise: that would end the thread in silence.
+    """One client. Its callbacks run on the client's thread, and are `guarded`: an exception would end it in silence.
 
     Args:
         name: of the component's class, for messages.
@@ -56,7 +57,9 @@ class MqttSession:
         if address.uses_tls:
             client.tls_set()
         client.reconnect_delay_set(1, _LONGEST_PAUSE_S)
-        client.on_connect, client.on_disconnect, client.on_connect_fail = self._connect, self._disconnect, self._no_connect
+        client.on_connect, client.on_disconnect, client.on_connect_fail = (
+            self.guarded(one) for one in (self._connect, self._disconnect, self._no_connect)
+        )
 
     def start(self) -> None:
         """Start the client's thread, which connects."""
@@ -69,6 +72,30 @@ class MqttSession:
         # paho wants a port above 0 for a Unix socket, too.
         self.client.connect_async(address.host, address.port or 1, self._keepalive_s, clean_start=False, properties=properties)
         self.client.loop_start()
+
+    def publish(self, topic: str, payload: bytes | None, *, retain: bool) -> int:
+        """Have a message published with QoS 1, as soon as there is a connection. Returns the number of its packet.
+
+        Raises:
+            TopoEnvironmentError: the client has not taken it, as when its queue is full.
+        """
+        info = self.client.publish(topic, payload, qos=1, retain=retain)
+        if info.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_NO_CONN):
+            raise TopoEnvironmentError(f"{self._name} {self._address.shown}: a message was not taken: {error_string(info.rc)}")
+        mid: int = info.mid
+        return mid
+
+    def guarded(self, callback: Callable[..., object]) -> Callable[..., None]:
+        """Return a callback for the client that reports an exception."""
+
+        @wraps(callback)
+        def call(*args: Any) -> None:
+            try:
+                callback(*args)
+            except Exception as error:
+                self.report(f"{type(error).__name__}: {error}")
+
+        return call
 
     def close(self) -> None:
         """Disconnect in order, and end the thread."""

@@ -67,6 +67,19 @@ def client_id_of(given: str | None, context: TaskContext) -> str:
     return f"{context.topology}.{context.component}" if given is None else given
 
 
+def check_filter(topic: str) -> None:
+    """Raise ConfigError unless a text is a filter of topics: + and # are whole levels, and # is the last one."""
+    levels = topic.split("/")
+    is_wrong = any(("+" in level or "#" in level) and len(level) > 1 for level in levels) or "#" in levels[:-1]
+    # A shared subscription is $share/NAME/FILTER.
+    is_unshared = levels[0] == "$share" and (len(levels) < 3 or not levels[1] or levels[1] in "+#" or not levels[2])
+    if is_wrong or is_unshared or "\0" in topic or len(topic.encode(errors="replace")) > 65_535:
+        raise ConfigError(
+            f"MqttSpout: topics has {topic!r}, which is no filter of topics: + and # stand for whole levels, and # for the last "
+            "ones, as in 'sensors/+/temperature' and 'sensors/#'"
+        )
+
+
 def topic_of(given: str | Callable[[Tuple], str]) -> Callable[[Tuple], str]:
     """Return what names the topic of a tuple: a text in which names of fields may stand in braces, or a function.
 
