@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 
 from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker
 from topo.connectors.kafka.outgoing import OutgoingRecord, produce
+from topo.errors import TopoEnvironmentError
 
 T = TypeVar("T")
 PATIENCE_S = 15.0
 """How long a step is tried while no broker answers. Then `commit` raises, and is repeated later: other tasks wait meanwhile."""
 _SLICE_S = 0.5
+_ANSWER_S = 2.0
 _PREFIX = "topo."
 _PASSING = {
     "_ALL_BROKERS_DOWN",
@@ -52,6 +54,15 @@ def is_fenced(error: Any) -> bool:
     return bool(cause.fatal() or cause.name() in _FENCED)
 
 
+def hanging(group: str, topic: str) -> TopoEnvironmentError:
+    """Return the error of a marker in a transaction that the brokers do not end."""
+    return TopoEnvironmentError(
+        f"the brokers answer, but hold a transaction open that has the marker of group {group!r} for topic {topic!r}; nothing is "
+        "published meanwhile, since it is unknown which records are published. If this lasts, the transaction "
+        "hangs: see the limits in docs/kafka-sink.md"
+    )
+
+
 def _raise_late(until: float) -> None:
     from confluent_kafka import KafkaError, KafkaException
 
@@ -73,6 +84,7 @@ class Transactions:
 
     Raises:
         KafkaException: no broker answers, or it refuses.
+        TopoEnvironmentError: the brokers hold a transaction with the marker open, which the producer has not ended.
     """
 
     def __init__(self, settings: Mapping[str, Any], writer: str, marker_topic: str, progress: Callable[[], object]) -> None:
@@ -89,14 +101,34 @@ class Transactions:
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
         shared = {name: value for name, value in settings.items() if name not in PRODUCER_SETTINGS}
-        consumer = Consumer({**shared, "group.id": group, "enable.auto.commit": False})
+        shared.update({"group.id": group, "enable.auto.commit": False})
+        place = TopicPartition(self._topic, 0)
+        # The published transactions are known by stable offsets alone: the client waits for them with this level.
+        consumer = Consumer({**shared, "isolation.level": "read_committed"})
         try:
-            place = TopicPartition(self._topic, 0)
             (found,) = self._patiently(lambda timeout: consumer.committed([place], timeout=timeout))
             if found.error is not None:
                 raise KafkaException(found.error)
             marker = CommitMarker(found.offset, found.metadata or "") if found.offset >= 0 else CommitMarker()
             return marker, consumer.consumer_group_metadata()
+        except KafkaException as error:
+            if error.args[0].name() == "_TIMED_OUT" and self._answers({**shared, "isolation.level": "read_uncommitted"}, place):
+                raise hanging(group, self._topic) from None
+            raise
+        finally:
+            consumer.close()
+
+    def _answers(self, settings: Mapping[str, Any], place: Any) -> bool:
+        """Whether the offset of a group is answered where those in open transactions are passed over."""
+        from confluent_kafka import Consumer, KafkaException
+
+        self._progress()
+        consumer = Consumer(settings)
+        try:
+            (found,) = consumer.committed([place], timeout=_ANSWER_S)
+            return found.error is None
+        except KafkaException:
+            return False
         finally:
             consumer.close()
 
