@@ -173,6 +173,25 @@ def test_secrets_are_in_no_error(receiver: Receiver, caplog: pytest.LogCaptureFi
     assert "planted" not in str(results[0]) and receiver.requests[-1].headers["Authorization"].startswith("Basic ")
 
 
+def test_a_query_is_in_no_error(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    receiver.answers.append((400, {}))
+    sent, _ = send(HttpSink(f"{receiver.url}/x?sig=planted"), *rows(1))
+    lost, _ = send(HttpSink(f"http://127.0.0.1:{free_port()}/x?sig=planted", retry_for="1ms"), *rows(1))
+    assert "/x answered 400" in str(sent[0]) and "gave no answer" in str(lost[0])
+    assert "planted" not in f"{sent!r} {lost!r} {caplog.text}"
+    with pytest.raises(ConfigError) as refused:
+        HttpSink("ftp://h?sig=planted")
+    assert "planted" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["", ".", "..", None])
+def test_a_value_that_would_change_the_path_is_refused(receiver: Receiver, value: Any) -> None:
+    results, _ = send(HttpSink(f"{receiver.url}/users/{{n}}/orders?at={{user}}", method="DELETE"), *rows(value))
+    assert isinstance(results[0], UserError) and receiver.requests == []
+    results, _ = send(HttpSink(f"{receiver.url}/users/{{n}}/orders?at={{user}}", method="DELETE"), *rows("..a"))
+    assert results == [None] and receiver.requests[0].path.startswith("/users/..a/orders")
+
+
 def test_an_id_that_is_no_header_becomes_a_digest(receiver: Receiver) -> None:
     send(HttpSink(receiver.url, id="n"), *rows("é\n", "x" * 300, "é\n"))
     assert len(set(receiver.ids)) == 2 and all(one.startswith("flow.out.") and len(one) == 73 for one in receiver.ids)

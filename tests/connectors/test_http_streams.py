@@ -204,6 +204,14 @@ def test_a_refused_token_is_in_no_error(server: Any, reading: Any) -> None:
     assert "401" in task.errors[0] and "planted" not in f"{task.errors} {task.harness.tasks[0].spout!r}"
 
 
+def test_a_query_is_in_no_error_of_a_refused_socket(server: Any) -> None:
+    server.status = 401
+    task = Reading(lambda: WebSocketSpout(f"ws://127.0.0.1:{server.port}/socket?sig=planted"))
+    task.until(lambda: task.errors)
+    assert "401" in task.errors[0] and "planted" not in str(task.errors)
+    task.harness.stop()
+
+
 def test_a_recovery_reports_the_messages_that_it_loses(server: Any, reading: Any) -> None:
     task = reading(socket(server))
     task.until(lambda: server.open)

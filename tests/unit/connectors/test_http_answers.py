@@ -39,6 +39,7 @@ def test_pauses_double_until_the_time_is_up() -> None:
 
 def test_the_receivers_pause_is_kept_if_there_is_time_for_it() -> None:
     rules = RetryRules((503,), 60.0)
+    assert rules.pause_s(1, 0.0, 503, 0.0) == 0.5, "but no request follows at once"
     assert rules.pause_s(9, 0.0, 503, 60.0) == 60.0 and rules.pause_s(1, 0.0, 503, 61.0) is None
 
 

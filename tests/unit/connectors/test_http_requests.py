@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from topo.connectors.http.requests import check_reach, given_id, is_loopback, is_signed, shown_headers, signature_of
+from topo.connectors.http.requests import (
+    check_reach,
+    given_id,
+    is_loopback,
+    is_signed,
+    shown_headers,
+    shown_url,
+    signature_of,
+    without_queries,
+)
 from topo.errors import ConfigError
 
 
@@ -43,6 +52,13 @@ def test_beyond_loopback_a_secret_is_needed_or_the_users_word(host: str) -> None
 def test_credentials_are_no_part_of_a_tuple() -> None:
     given = {"X-A": "1", "Authorization": "Bearer planted", "COOKIE": "planted", "X-Signature": "planted", "X-B": "2"}
     assert shown_headers(given, "x-signature") == {"x-a": "1", "x-b": "2"}
+
+
+def test_queries_are_in_no_text() -> None:
+    url = "wss://h/feed?sig=planted&x=1"
+    assert shown_url(url) == "wss://h/feed" and shown_url("http://u:planted@h/?q#planted") == "http://u:***@h/"
+    text = without_queries(url, f"403, url='{url}' from http://h/other?k=planted, in /feed?sig=planted")
+    assert "planted" not in text and "wss://h/feed" in text and "http://h/other" in text
 
 
 def test_ids_of_senders_have_a_length() -> None:

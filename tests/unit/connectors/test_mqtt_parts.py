@@ -98,6 +98,8 @@ def test_fields_in_a_topic_are_its_levels() -> None:
     for wrong in ("a/b", "", "+", "#"):
         with pytest.raises(UserError, match="no level of a topic"):
             topic_of("x/{room}")(tup(room=wrong))
+    with pytest.raises(UserError, match="is None, which is no level"):
+        topic_of("x/{room}")(tup(room=None))
     with pytest.raises(UserError, match="no field 'room'"):
         topic_of("x/{room}")(tup(n=1))
 

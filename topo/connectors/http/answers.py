@@ -57,9 +57,11 @@ class RetryRules:
             attempt: number of the attempt that was made last, from 1.
             spent_s: seconds since the first one has begun.
             status: of its answer; None where there was none, such as after a lost connection.
-            asked_s: the seconds that the receiver asks to wait.
+            asked_s: the seconds that the receiver asks to wait; the first pause is the least.
         """
         if status is not None and status not in self.retry_on:
             return None
-        pause_s = min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 10), LONGEST_PAUSE_S) if asked_s is None else asked_s
+        pause_s = (
+            min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 10), LONGEST_PAUSE_S) if asked_s is None else max(asked_s, FIRST_PAUSE_S)
+        )
         return pause_s if spent_s + pause_s <= self.retry_for_s else None

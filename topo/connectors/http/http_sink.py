@@ -19,7 +19,7 @@ from topo.api.operator_bolts import AsyncBolt
 from topo.api.tuples import Tuple
 from topo.connectors.http.answers import RETRY_ON, RetryRules, is_success, retry_after_s
 from topo.connectors.http.key_locks import KeyLocks
-from topo.connectors.http.requests import ID_HEADER, LONGEST_ID, need_aiohttp
+from topo.connectors.http.requests import ID_HEADER, LONGEST_ID, need_aiohttp, shown_url, without_queries
 from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
 from topo.connectors.secrets import is_secret, masked
 from topo.errors import ConfigError, PeerError, UserError
@@ -88,7 +88,7 @@ class HttpSink(AsyncBolt):
         """
         need_aiohttp("HttpSink")
         if not url.lower().startswith(("http://", "https://")):
-            raise ConfigError(f"HttpSink: url={masked(url)!r} must begin with http:// or https://")
+            raise ConfigError(f"HttpSink: url={shown_url(url)!r} must begin with http:// or https://")
         if method not in METHODS:
             raise ConfigError(f"HttpSink: method={method!r} must be one of {', '.join(METHODS)}")
         if isinstance(retry_on, str | int) or any(not isinstance(one, int) or not 300 <= one < 600 for one in retry_on):
@@ -99,7 +99,7 @@ class HttpSink(AsyncBolt):
             raise ConfigError(f"HttpSink: concurrency={concurrency!r} and timeout={timeout!r} must be above zero")
         super().__init__(AsyncMode.UNORDERED, capacity=concurrency * (1 if key is None else _WAITING_BY_KEY))
         self._url, self._method = url, method
-        self._shown_url = masked(url)
+        self._shown_url = shown_url(url)
         self._url_fields = _fields_of(url)
         self._encode = encoder_of(value, value_serializer)
         self._headers = {name: str(given) for name, given in (headers or {}).items()}
@@ -149,7 +149,7 @@ class HttpSink(AsyncBolt):
             UserError: it cannot be encoded.
         """
         body = self._encode(tup)
-        url = self._url if not self._url_fields else self._url.format_map(_quoted(tup, self._url_fields))
+        url = self._url if not self._url_fields else _filled(self._url, tup, self._url_fields)
         headers = {ID_HEADER: self._id_of(tup)}
         async with AsyncExitStack() as stack:
             if self._key is not None:
@@ -202,7 +202,8 @@ class HttpSink(AsyncBolt):
                 self._logger.warning("%s %s; it is tried again", self._shown_url, self._clean(cause))
 
     def _clean(self, text: str) -> str:
-        """Return a text in which no header with a secret stands, though the receiver may have repeated it."""
+        """Return a text in which no header with a secret and no query stands, though the receiver may have repeated them."""
+        text = without_queries(self._url, text)
         for secret in self._hidden:
             text = text.replace(secret, "***").replace(secret.rpartition(" ")[2], "***")
         return masked(text)
@@ -217,17 +218,25 @@ def _fields_of(url: str) -> tuple[str, ...]:
         found = [field for _, field, spec, how in Formatter().parse(url) if field is not None and not spec and how is None]
         wanted = url.count("{") - 2 * url.count("{{")
     except ValueError as error:
-        raise ConfigError(f"HttpSink: url={masked(url)!r}: {error}") from error
+        raise ConfigError(f"HttpSink: url={shown_url(url)!r}: {error}") from error
     if len(found) != wanted or any(not field.isidentifier() for field in found):
-        raise ConfigError(f"HttpSink: url={masked(url)!r}: in braces may stand names of fields alone")
+        raise ConfigError(f"HttpSink: url={shown_url(url)!r}: in braces may stand names of fields alone")
     return tuple(found)
 
 
-def _quoted(tup: Tuple, fields: Collection[str]) -> dict[str, str]:
+def _filled(url: str, tup: Tuple, fields: Collection[str]) -> str:
+    """Return a URL with the values of fields. Raises UserError for those by which its path would be another one."""
     missing = [field for field in fields if field not in tup]
     if missing:
         raise UserError(f"a tuple from {tup.component!r} has no field {missing[0]!r}, which the url of HttpSink names")
-    return {field: quote(str(tup[field]), safe="") for field in fields}
+    values = {field: quote(str(tup[field]), safe="") for field in fields}
+    for part in url.partition("?")[0].split("/"):
+        if "{" in part and part.format_map(values) in ("", ".", ".."):
+            raise UserError(f"{part} in the url of HttpSink is {part.format_map(values)!r}, which is no part of a path")
+    for field in fields:
+        if tup[field] is None:
+            raise UserError(f"field {field!r}, which the url of HttpSink names, is None")
+    return url.format_map(values)
 
 
 async def _beginning_of(answer: aiohttp.ClientResponse) -> str:

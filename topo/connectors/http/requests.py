@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from ipaddress import ip_address
 
+from topo.connectors.secrets import MASK, masked
 from topo.errors import ConfigError
 from topo.extras import EXTRAS, pip_install
 
@@ -15,6 +17,21 @@ ID_HEADER = "Idempotency-Key"
 LONGEST_ID = 255
 UNSHOWN = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers with credentials, which no tuple has."""
+
+_QUERY = re.compile(r"(?P<url>\b(?:https?|wss?)://[^\s?#'\"<>]*)[?#][^\s'\"<>]*", re.I)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL to show: without password and query, in which keys often are."""
+    return masked(re.split("[?#]", url, maxsplit=1)[0])
+
+
+def without_queries(url: str, text: str) -> str:
+    """Return a text of a client or server in which no URL has a query, and no part of that of `url` stands."""
+    for part in sorted(re.split("[&#]", url.partition("?")[2]), key=len, reverse=True):
+        if "=" in part:
+            text = text.replace(part, MASK)
+    return _QUERY.sub(r"\g<url>", text)
 
 
 def need_aiohttp(component: str) -> None:

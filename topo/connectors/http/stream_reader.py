@@ -73,7 +73,7 @@ async def keep_connected(
 
     Args:
         connect: reads one connection to its end; sets `is_connected` when the server sends. Returns whether there is no more.
-        pause_s: before the next connection, if the server has named one; else it doubles from 1 s to 30 s.
+        pause_s: before the next connection, if the server has named one, and at least 1 s; else it doubles from 1 s to 30 s.
         text: of the report, behind the reason.
     """
     is_reported, waits_s = False, FIRST_PAUSE_S
@@ -90,7 +90,7 @@ async def keep_connected(
         if not is_reported:
             is_reported = True
             link.report(TopoEnvironmentError(f"{error}; {text()}"))
-        await asyncio.sleep(waits_s if (asked_s := pause_s()) is None else asked_s)
+        await asyncio.sleep(waits_s if (asked_s := pause_s()) is None else max(asked_s, FIRST_PAUSE_S))
         waits_s = min(2 * waits_s, LONGEST_PAUSE_S)
         client.reconnects += 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, Literal
 
 from topo.api.context import TaskContext
@@ -13,27 +12,31 @@ from topo.api.partition_values import Partition, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
-from topo.connectors.http.requests import need_aiohttp
+from topo.connectors.http.requests import need_aiohttp, shown_url, without_queries
 from topo.connectors.http.stream_reader import STREAM, PushedReader, StreamClient
 from topo.connectors.record_decoder import decoder_of, record_fields
-from topo.connectors.secrets import masked, secrets_of, without
+from topo.connectors.secrets import secrets_of, without
 from topo.errors import ConfigError
 
 
 def _reader(
     spout: SseSpout | WebSocketSpout, make_client: Callable[[], StreamClient], context: TaskContext, collector: SpoutCollector
 ) -> PartitionReader:
-    """Return the reader of the one stream, in whose errors no password, token or header stands."""
+    """Return the reader of the one stream, in whose errors no password, token, query or header stands."""
     hidden = {f"secret-{name}": value for name, value in spout.headers.items()}
-    clean = partial(without, secrets_of({"url": spout.url, **hidden}))
-    name = f"{type(spout).__name__} {masked(spout.url).partition('?')[0]}"
+    secrets = secrets_of({"url": spout.url, **hidden})
+
+    def clean(text: str) -> str:
+        return without(secrets, without_queries(spout.url, text))
+
+    name = f"{type(spout).__name__} {shown_url(spout.url)}"
     return PushedReader(make_client, spout.decode, context, collector.report_error, clean, name)
 
 
 def _check_url(name: str, url: str, schemes: tuple[str, ...]) -> None:
     need_aiohttp(name)
     if not url.lower().startswith(schemes):
-        raise ConfigError(f"{name}: url={masked(url).partition('?')[0]!r} must begin with {' or '.join(schemes)}")
+        raise ConfigError(f"{name}: url={shown_url(url)!r} must begin with {' or '.join(schemes)}")
 
 
 class SseSpout(PartitionedSpout):

@@ -107,7 +107,7 @@ def topic_of(given: str | Callable[[Tuple], str]) -> Callable[[Tuple], str]:
 
 
 def _level(value: Any, name: str) -> str:
-    text = str(value)
+    text = "" if value is None else str(value)
     if not text or set("+#/\0") & set(text):
-        raise UserError(f"field {name!r} is {text!r}, which is no level of a topic: it is empty, or has one of + # /")
+        raise UserError(f"field {name!r} is {value!r}, which is no level of a topic: it is empty, or has one of + # /")
     return text
