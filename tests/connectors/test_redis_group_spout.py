@@ -204,6 +204,17 @@ def test_a_group_that_was_removed_is_reported_and_made_again(jobs: Jobs) -> None
     assert "is gone" in str(task.errors[0])
 
 
+def test_the_rights_that_the_page_names_are_enough(jobs: Jobs) -> None:
+    jobs.client.execute_command("ACL", "SETUSER", jobs.key, "on", ">pw", "~*", "+eval", "+@stream")
+    jobs.add([1, "{"])
+    address = jobs.server.address.replace("unix://", f"unix://{jobs.key}:pw@")
+    task = SpoutTask(RedisGroupSpout(address, jobs.key, "workers", fields=("n",), value_deserializer="json", wait="0s"))
+    task.until(lambda: task.rows and jobs.dead)
+    ack_all(task)
+    task.until(lambda: sum(jobs.pending.values()) == 0)
+    assert len(task.errors) == 1
+
+
 @pytest.mark.parametrize("fault", ["killed", "frozen"])
 def test_a_fault_of_the_server_is_reported_once_and_reading_continues(jobs: Jobs, fault: str) -> None:
     jobs.add(range(5))

@@ -285,3 +285,16 @@ def test_a_wrong_password_is_an_error_of_open_which_does_not_show_it(locked_serv
 def test_keys_beside_a_stream_are_in_its_part_of_a_cluster() -> None:
     tags = [stream_sink.hash_tag(key) for key in ("orders", "{shop}:orders", "a{shop}b{c}", "{}orders", "{orders", "a}b{c}")]
     assert tags == ["orders", "shop", "shop", "{}orders", "{orders", "c"]
+
+
+def test_the_rights_that_the_page_names_are_enough(target: Target) -> None:
+    rights = ("+eval", "+xadd", "+del", "+multi", "+exec", "+@list", "+@set", "+@hash")
+    target.client.execute_command("ACL", "SETUSER", target.key, "on", ">pw", "~*", *rights)
+    address = target.server.address.replace("unix://", f"unix://{target.key}:pw@")
+    for delivery, rows in (("exactly_once", [1, 2]), ("at_least_once", [1, 2, 1, 2])):
+        task = ReportingTask(RedisStreamSink(address, target.key, max_batch=2), delivery)
+        task.write(1, 2)
+        if delivery == "exactly_once":
+            task.snapshot(1)
+            task.output.complete(1)
+        assert target.rows == rows

@@ -218,6 +218,51 @@ def test_a_worker_can_be_killed_between_two_steps() -> None:
     assert test.status()["restarts"] == 1
 
 
+class Epochs(Spout):
+    """Emits one message, and keeps the epochs of its calls."""
+
+    outputs = ("n",)
+
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        self.context, self.collector, self.calls = context, collector, [("open", context.epoch)]
+        self.wanted = 1
+
+    def next_tuple(self) -> None:
+        if self.wanted:
+            self.wanted = 0
+            self.calls.append(("emit", self.context.epoch))
+            self.collector.emit((1,), 1)
+
+    def fail(self, message_id: object) -> None:
+        self.calls.append(("fail", self.context.epoch))
+        self.wanted = 1
+
+
+def test_a_spout_sees_by_the_epoch_that_a_message_failed_in_a_recovery() -> None:
+    spouts = list[Epochs]()
+
+    class Kept(Epochs):
+        def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+            super().open(context, collector)
+            spouts.append(self)
+
+    def build() -> Topology:
+        builder = TopologyBuilder("epochs")
+        builder.set_spout("one", Kept())
+        builder.set_bolt("held", Forgets()).shuffle_grouping("one")
+        return builder.build()
+
+    test = TopologyTest(build)
+    test.advance("1s")
+    test.crash("held")
+    test.advance("10s")
+
+    (spout,) = spouts
+    names, epochs = zip(*spout.calls, strict=True)
+    assert names == ("open", "emit", "fail", "emit")
+    assert epochs[0] == epochs[1] < epochs[2] == epochs[3]
+
+
 def test_a_pause_silences_one_source_and_an_advance_all() -> None:
     def two_sources() -> Topology:
         builder = TopologyBuilder("two")
