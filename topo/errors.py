@@ -72,6 +72,10 @@ class TopoEnvironmentError(TopoError):
     """The machine lacks something: a free slot, disk space, Java, a package."""
 
 
+class ResultsLostError(UserError):
+    """Results that user code did not take, although it was called several times: the run fails because of them."""
+
+
 class StagedRowsLostError(TopoEnvironmentError):
     """Rows that a sink had staged for a checkpoint are gone, and were not published. Reported by a sink, it fails the run."""
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import Any, get_origin
 from uuid import UUID
 
 import msgspec
@@ -203,6 +203,10 @@ class _Writer:
             if leaf.layout.record is None:
                 check = self._named("check", check_unknown(leaf.label))
                 self.put(depth, f"if type({r}) is not str and type({r}) not in SCALARS: {check}({r})", leaf.label, leaf.site)
+            elif leaf.layout.attributes:
+                cls = self._named("class", get_origin(leaf.layout.record) or leaf.layout.record)
+                check = self._named("check", leaf.layout.class_check(leaf.label))
+                self.put(depth, f"if type({r}) is not {cls}: {check}({r})", leaf.label, leaf.site)
             values += leaf.layout.packed(r, self._space)
         row = f"({', '.join([*values, f'*{r}'] if leaf.spread else values)},)"
         where = f", {leaf.stream!r}" if t or leaf.stream != DEFAULT_STREAM else ""
@@ -309,5 +313,5 @@ def _check_key(key: Any) -> None:
     elif type(key) not in _KEYS and type(key) not in _OTHER_KEYS:
         fix = "a key is a str, int, float, bool, bytes, None, a date or time, a Decimal, a UUID, or a tuple of these"
         raise UserError(f"key_by was given {key!r:.80} ({type(key).__name__}); {fix}")
-    elif isinstance(key, float) and math.isnan(key):
+    elif (isinstance(key, float) and math.isnan(key)) or (isinstance(key, Decimal) and key.is_nan()):
         raise UserError("key_by was given NaN, which is not equal to itself; filter such records out before")

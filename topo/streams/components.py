@@ -12,13 +12,15 @@ from topo.api.groupings import CustomGrouping
 from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction, WindowCollector, WindowContext
-from topo.errors import TopoInternalError, UserError
+from topo.errors import ResultsLostError, TopoInternalError, UserError
 from topo.streams.chain import Chain
 from topo.streams.process import KeyedProcess, install
 from topo.streams.records import KEY, SCALARS, Layout
 from topo.streams.results import EmitWhen, SideOutput, Windowed
 
 MISSING: Final = object()
+_ATTEMPTS: Final = 3
+"""How often the result of a key is tried at the end of the input."""
 _INPUT = ("emit = collector.emit", "values = tup.values")
 
 OutputFields = Mapping[str, tuple[str, ...]]
@@ -144,6 +146,7 @@ class RunningBolt(StatefulBolt):
         """Compile the chain."""
         space: dict[str, Any] = {"state": self._state, "changed": self._changed, "MISSING": MISSING, "own": _own_copy}
         space |= {"function": self._function, "initial": self._initial, "is_none": self._is_none}
+        space["check"] = self._state_layout.state_check(self.chain.label)
         before = ["k = tup.values[0]"] if self._kind == "count" else ["values = tup.values", *reading(self._layout, True, space)]
         before += {
             "count": ["r = state.get(k, 0) + 1"],
@@ -152,11 +155,16 @@ class RunningBolt(StatefulBolt):
         }[self._kind]
         if self._kind != "count":
             before.append("if r is None: is_none()")
+        if self._kind != "count" and space["check"] is not None:
+            before.append("if type(r) not in SCALARS: check(r)")
         self.chain.open(context)
         self._emit_one = self.chain.compiled("emit_one(k, r, emit)")
         if self._when.kind == "each":
+            # An operator behind it may change the record: the state is another object.
+            is_shared = self._kind != "count" and any(True for _ in self.chain.steps())
+            before += ["new = r", "r = own(r)"] if is_shared else ["new = r"]
             before.append("emit = collector.emit")
-            self._run = self.chain.compiled("run(tup, collector)", before, ["state[k] = r"], space)
+            self._run = self.chain.compiled("run(tup, collector)", before, ["state[k] = new"], space)
         else:
             quiet = Chain(self.chain.name, self.chain.label, self.chain.site, [])
             after = ["state[k] = r", *(["changed[k] = None"] if self._when.kind == "every" else [])]
@@ -164,7 +172,6 @@ class RunningBolt(StatefulBolt):
         if self._when.kind != "every":
             self.execute = self._run  # type: ignore[method-assign]
         self._pack = self._state_layout.packer(self.chain.label)
-        self._unpack = self._state_layout.unpacker()
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Update the result of a key; at a tick emit those that have changed."""
@@ -173,37 +180,79 @@ class RunningBolt(StatefulBolt):
         else:
             self._run(tup, collector)
 
-    def _emit_changed(self, collector: BasicCollector) -> None:
+    def _emit_changed(self, collector: BasicCollector) -> Exception | None:
+        """Emit the results of the keys in `_changed`; those whose chain raises stay there. Returns the last exception."""
+        failed: dict[Any, None] = {}
+        last: Exception | None = None
         for key in self._changed:
+            rows: list[tuple[Any, ...]] = []
             try:
-                self._emit_one(key, self._state[key], collector.emit)
+                self._emit_one(key, _own_copy(self._state[key]), lambda *row, rows=rows: rows.append(row))
             except Exception as error:
                 # Raised, it would discard the results of all keys.
                 collector.report_error(error)
+                failed[key], last = None, error
+            else:
+                for row in rows:
+                    collector.emit(*row)
+        if self._when.kind == "at_end":
+            self._emitted.update(key for key in self._changed if key not in failed)
         self._changed.clear()
+        self._changed.update(failed)
+        return last
 
     def end_of_input(self, collector: BasicCollector) -> None:
-        """Emit the results that have not been emitted."""
+        """Emit the results that have not been emitted. A result whose chain keeps raising is lost, and the run fails."""
         if self._when.kind == "at_end":
             self._changed.update((key, None) for key in self._state if key not in self._emitted)
-            self._emitted.update(self._changed)
-        self._emit_changed(collector)
+        for _ in range(_ATTEMPTS):
+            error = self._emit_changed(collector)
+            if error is None:
+                return
+        keys = ", ".join(f"{key!r:.40}" for key in list(self._changed)[:5])
+        what = f"{len(self._changed)} results of {self.chain.label} are lost, because an operator behind it raises {error!r:.200}"
+        # Not raised: that would discard the results of the other keys.
+        collector.report_error(ResultsLostError(f"{what}; their keys: {keys}"))
 
     def snapshot(self) -> dict[Any, Any]:
-        """Return for each key its result, and whether it was changed (`every`) or emitted (AT_END)."""
+        """Return for each key the line `_described`, its result, and whether that was changed (`every`) or emitted (AT_END)."""
         marked = self._emitted if self._when.kind == "at_end" else self._changed
-        return {key: (self._pack(value), key in marked) for key, value in self._state.items()}
+        return {key: (self._described, self._pack(value), key in marked) for key, value in self._state.items()}
 
     def restore(self, state: Any) -> None:
-        """Take the results of a checkpoint."""
+        """Take the results of a checkpoint.
+
+        Raises:
+            UserError: it is of another operator, has another emit mode, or fields that are not those of the record.
+        """
         for held in (self._state, self._changed, self._emitted):
             held.clear()
-        for key, (packed, marked) in (state or {}).items():
-            self._state[key] = self._unpack(packed)
+        unpackers: dict[str, Callable[[Any], Any]] = {}
+        for key, (described, packed, marked) in (state or {}).items():
+            if (unpack := unpackers.get(described)) is None:
+                unpack = unpackers[described] = self._unpacker_of(described)
+            self._state[key] = unpack(packed)
             if marked and self._when.kind == "at_end":
                 self._emitted.add(key)
             elif marked:
                 self._changed[key] = None
+
+    @property
+    def _described(self) -> str:
+        """Kind of operator, when it emits, and the fields of its result."""
+        return f"{self._kind} {self._when.kind} {','.join(self._state_layout.attributes)}"
+
+    def _unpacker_of(self, described: str) -> Callable[[Any], Any]:
+        """Return the function that makes a result of a stored one."""
+        kind, when, fields = described.split(" ")
+        advice = f"leave it as it was, or let it begin with nothing (--drop-state {self.chain.name})"
+        if (kind, when) != (self._kind, self._when.kind):
+            stored, own = f"{kind} with emit {when}", f"{self._kind} with emit {self._when.kind}"
+            raise UserError(f"{self.chain.label}: its state in the checkpoint is that of {stored}, and it is {own} now; {advice}")
+        try:
+            return self._state_layout.unpacker_of(tuple(fields.split(",")) if fields else ())
+        except UserError as error:
+            raise UserError(f"{self.chain.label}: {error}; {advice}") from error
 
     def _is_none(self) -> None:
         raise UserError(f"the function of {self.chain.label} returned None; return the new result")

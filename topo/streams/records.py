@@ -92,9 +92,12 @@ class Layout:
         Args:
             place: of the operator, for the error of a record that cannot be kept.
         """
-        space: dict[str, Any] = {"check": check_unknown(place)}
+        space: dict[str, Any] = {"check": self.class_check(place) if self.attributes else check_unknown(place)}
         values = self.packed("record", space)
         body = f"({', '.join(values)},)" if self.attributes else values[0]
+        if self.attributes:
+            space["cls"] = get_origin(self.record) or self.record
+            body = f"{body} if type(record) is cls else check(record)"
         if self.record is None:
             body = f"check({body})"
         return eval(f"lambda record: {body}", space)  # type: ignore[no-any-return]
@@ -106,6 +109,61 @@ class Layout:
         if not start and not self.attributes:
             values = ["row"]
         return eval(f"lambda row: {self.unpacked(values, space, 'record')}", space)  # type: ignore[no-any-return]
+
+    def unpacker_of(self, stored: tuple[str, ...]) -> Callable[[Any], Any]:
+        """Return the function that makes a record of values that were packed under other fields: by name, new ones by default.
+
+        Args:
+            stored: names of the attributes in the order of the values; empty where the record itself was stored.
+
+        Raises:
+            UserError: a field that is new has no default, or may be one of the stored ones under a new name.
+        """
+        if stored == self.attributes:
+            return self.unpacker()
+        if not stored or not self.attributes:
+            raise UserError(f"its stored results are {_fields_shown(stored)}, and are {_fields_shown(self.attributes)} now")
+        new = [name for name in self.attributes if name not in stored]
+        gone = [name for name in stored if name not in self.attributes]
+        cls = get_origin(self.record) or self.record
+        needed = [name for name in new if inspect.signature(cls).parameters[name].default is inspect.Parameter.empty]
+        if needed or (new and gone):
+            why = f"{needed[0]!r} has no default" if needed else f"{gone[0]!r} may have become {new[0]!r}"
+            shown = f"stored are {', '.join(stored)}; {cls.__name__} has {', '.join(self.attributes)}"
+            raise UserError(f"the fields of its stored results are not those of the record, and {why} ({shown})")
+        kept = [(name, kind) for name, kind in zip(self.attributes, self.kinds, strict=True) if name in stored]
+        names, kinds = zip(*kept, strict=True) if kept else ((), ())
+        part = Layout(self.record, names, names, kinds, by_name=True)
+        space: dict[str, Any] = {}
+        values = [f"row[{stored.index(name)}]" for name in names]
+        return eval(f"lambda row: {part.unpacked(values, space, 'record')}", space)  # type: ignore[no-any-return]
+
+    def state_check(self, place: str) -> Callable[[Any], Any] | None:
+        """Return the check of records that are kept in state: it raises for what a checkpoint would not give back as it was.
+
+        None where values are converted on the way. A scalar needs no check.
+        """
+        if self.attributes:
+            return self.class_check(place)
+        return check_unknown(place, of_state=True) if self.kinds == (None,) else None
+
+    def class_check(self, place: str) -> Callable[[Any], Any]:
+        """Return the check of records whose type has fields: it returns the record, or raises."""
+        cls = get_origin(self.record) or self.record
+
+        def check(record: Any) -> Any:
+            if type(record) is not cls:
+                what = (
+                    f"{place} was given a {type(record).__name__}, where records are of {cls.__name__}, and would make one of it"
+                )
+                raise UserError(f"{what}; give a {cls.__name__}, or declare the type that the records are of (of=...)")
+            return record
+
+        return check
+
+
+def _fields_shown(fields: tuple[str, ...]) -> str:
+    return f"records with the fields {', '.join(fields)}" if fields else "single values"
 
 
 UNKNOWN = Layout(None, (VALUE,), (), (None,))
@@ -170,11 +228,24 @@ def _fields_of(record: Any) -> tuple[tuple[str, ...], list[Any], bool] | None:
         hints = get_type_hints(cls)
     except (NameError, TypeError) as error:
         raise UserError(f"the annotations of {cls.__name__} cannot be resolved: {error}; define the class in a module") from error
-    kinds = [given.get(hint, hint) if isinstance(hint := hints.get(name, Any), TypeVar) else hint for name in names]
+    if passed := [name for name, hint in hints.items() if isinstance(hint, dataclasses.InitVar)]:
+        why = f"the dataclass {cls.__name__} takes {', '.join(passed)} (InitVar), which it does not keep"
+        raise UserError(f"{why}, so it cannot be made again from its fields; keep the value in a field")
+    kinds = [_substituted(hints.get(name, Any), given) for name in names]
     for kind in kinds:
         if _changes(kind):
             _check_convertible(kind)
     return names, kinds, by_name
+
+
+def _substituted(kind: Any, given: dict[Any, Any]) -> Any:
+    """Return a type with its type variables replaced; those that were not given stay."""
+    parameters = getattr(kind, "__parameters__", ())
+    if isinstance(kind, TypeVar):
+        return given.get(kind, kind)
+    if not parameters or isinstance(kind, type):
+        return kind
+    return kind[tuple(given.get(one, one) for one in parameters)]
 
 
 def _changes(kind: Any) -> bool:
@@ -205,8 +276,12 @@ def _from_plain(value: Any, kind: Any) -> Any:
     return msgspec.convert(value, kind, builtin_types=_AS_THEY_ARE)
 
 
-def check_unknown(place: str) -> Callable[[Any], Any]:
+def check_unknown(place: str, *, of_state: bool = False) -> Callable[[Any], Any]:
     """Return the check of records whose type is not known where they leave their task: it returns the record, or raises.
+
+    Args:
+        place: of the operator, for the error.
+        of_state: the records are kept in state. Then the parts of dicts and sets are checked, too.
 
     Raises:
         UserError: the record would arrive as something else.
@@ -215,14 +290,20 @@ def check_unknown(place: str) -> Callable[[Any], Any]:
 
     def check(record: Any) -> Any:
         cls = type(record)
-        if cls is tuple:
+        if cls is tuple or (of_state and cls in (set, frozenset)):
             for part in record:
                 check(part)
+        elif of_state and cls is dict:
+            for key, value in record.items():
+                check(key)
+                check(value)
         elif cls not in admitted:
             if has_fields(cls) or issubclass(cls, (Enum, *_CHANGED)):
                 shown = "list[...]" if cls is list else cls.__name__
-                what = f"{place} gives a {cls.__name__}, and its type is not known here, so it would not arrive as one"
-                raise UserError(f"{what}; declare it: of={shown}, or annotate the return type of the function")
+                where = "keeps" if of_state else "gives"
+                what = f"{place} {where} a {cls.__name__}, and its type is not known here, so it would not arrive as one"
+                fix = f"of={shown}" + (", or of=dict[str, list[int]] for one within a dict" if of_state else "")
+                raise UserError(f"{what}; declare it: {fix}, or annotate the return type of the function")
             admitted.add(cls)
         return record
 

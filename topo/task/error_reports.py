@@ -7,7 +7,7 @@ from typing import Any
 
 from topo.api.context import TaskContext
 from topo.api.hooks import Hooks
-from topo.errors import StagedRowsLostError
+from topo.errors import ResultsLostError, StagedRowsLostError
 from topo.ids import TaskId
 from topo.task.commands import TellMaster
 from topo.task.state import TaskState
@@ -62,7 +62,7 @@ class Reports:
 
     def record_misuse(self, error: BaseException) -> None:
         """Record an error that a collector has found, at the time of the clock."""
-        self._state.counters.lost_results += isinstance(error, StagedRowsLostError)
+        self._state.counters.lost_results += isinstance(error, (StagedRowsLostError, ResultsLostError))
         self.record(error, self._state.clock())
 
     def call_hooks(self, what: str, *about: object) -> None:

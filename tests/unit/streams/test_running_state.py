@@ -1,0 +1,212 @@
+"""What running results keep: state that a checkpoint gives back as it was, and results that are emitted though a chain raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from topo import BasicBolt, UserError
+from topo.streams import AT_END, EACH, StreamBuilder, every
+from topo.streams.chain import Chain, _check_key
+from topo.streams.components import RunningBolt
+from topo.streams.graph import Site
+from topo.streams.records import UNKNOWN, layout_of
+from topo.streams.results import EmitWhen
+from topo.testing import CRASH, END, PAUSE, TopologyTest
+
+
+class Total(msgspec.Struct):
+    paid: int
+    refunded: int
+
+
+class Swapped(msgspec.Struct):
+    refunded: int
+    paid: int
+
+
+class Longer(msgspec.Struct):
+    refunded: int
+    paid: int
+    open: int = 7
+
+
+class Renamed(msgspec.Struct):
+    paid: int
+    returned: int = 0
+
+
+class WithoutDefault(msgspec.Struct):
+    paid: int
+    refunded: int
+    open: int
+
+
+@dataclass
+class DataTotal:
+    refunded: int
+    paid: int
+
+
+class NamedTotal(NamedTuple):
+    refunded: int
+    paid: int
+
+
+def bolt_of(record: Any, kind: str = "fold", when: EmitWhen = EACH) -> RunningBolt:
+    chain = Chain("totals", f"{kind} 'totals'", Site("program.py", 7), [])
+    bolt = RunningBolt(chain, kind, lambda old, new: old, None, layout_of(record), layout_of(record), when, {})
+    bolt.prepare(None)  # type: ignore[arg-type]
+    return bolt
+
+
+def stored(record: Any, kind: str = "fold", when: EmitWhen = EACH) -> dict[Any, Any]:
+    bolt = bolt_of(type(record), kind, when)
+    bolt._state["k"] = record
+    return bolt.snapshot()
+
+
+@pytest.mark.parametrize("other", [Swapped(2, 1), Longer(2, 1), DataTotal(2, 1), NamedTotal(2, 1)])
+def test_state_is_restored_by_the_names_of_its_fields(other: Any) -> None:
+    bolt = bolt_of(type(other))
+    bolt.restore(stored(Total(1, 2)))
+    assert bolt._state == {"k": other}
+
+
+@pytest.mark.parametrize(
+    ("kind", "when", "record", "message"),
+    [
+        ("reduce", EACH, Total, "state in the checkpoint is that of fold with emit each, and it is reduce with emit each now"),
+        ("fold", AT_END, Total, "fold with emit each, and it is fold with emit at_end now"),
+        ("fold", EACH, Renamed, "'refunded' may have become 'returned'.*stored are paid, refunded; Renamed has paid, returned"),
+        ("fold", EACH, WithoutDefault, "'open' has no default"),
+        ("fold", EACH, int, "are records with the fields paid, refunded, and are single values now"),
+    ],
+)
+def test_state_of_another_operator_is_refused(kind: str, when: EmitWhen, record: Any, message: str) -> None:
+    with pytest.raises(UserError, match=f"(?s){message}.*--drop-state totals"):
+        bolt_of(record, kind, when).restore(stored(Total(1, 2)))
+
+
+def run(draw: Callable[[StreamBuilder], object], items: Sequence[Any], **settings: Any) -> TopologyTest:
+    def build() -> Any:
+        flow = StreamBuilder("program")
+        draw(flow)
+        return flow.build()
+
+    test = TopologyTest(build, sources={"items": [*items, END]}, **settings)
+    test.run()
+    return test
+
+
+def append(words: dict[str, list[int]], word: str) -> dict[str, list[int]]:
+    words.setdefault(word, []).append(1)
+    return words
+
+
+@pytest.mark.parametrize(
+    ("initial", "fold"),
+    [
+        ([], lambda words, word: [*words, word]),
+        ({}, append),
+        (0, lambda _before, word: {"nested": (word, [word])}),
+    ],
+)
+def test_state_that_a_checkpoint_would_change_fails_its_record(initial: Any, fold: Any) -> None:
+    def draw(flow: StreamBuilder) -> None:
+        flow.from_iterable([""]).key_by(lambda word: word).fold(initial, fold).map(len).values().to(print)
+
+    (error,) = run(draw, ["a"], attempts=1).errors()
+    assert "keeps a list, and its type is not known here" in error.message and "of=dict[str, list[int]]" in error.message
+
+
+def test_a_declared_dict_of_lists_comes_back_with_its_lists() -> None:
+    seen: list[Any] = []
+
+    def draw(flow: StreamBuilder) -> None:
+        keyed = flow.from_iterable([""]).key_by(lambda word: word)
+        keyed.fold({}, append, of=dict[str, list[int]], emit=AT_END, name="lists").values().to(seen.append)
+
+    test = run(draw, ["a", PAUSE("1s"), CRASH("lists"), "a"], checkpoint_interval="10ms")
+    assert [one.kind for one in test.errors()] == ["WorkerLost"]
+    assert seen == [{"a": [1, 1]}]
+
+
+@pytest.mark.parametrize("key", [Decimal("NaN"), Decimal("sNaN"), (1, Decimal("NaN")), float("nan")])
+def test_a_key_that_does_not_equal_itself_is_refused(key: Any) -> None:
+    with pytest.raises(UserError, match="was given NaN"):
+        _check_key(key)
+
+
+def test_unknown_state_of_scalars_and_tuples_is_admitted() -> None:
+    check = UNKNOWN.state_check("fold")
+    assert check is not None and check((1, {"a": (2, {3})})) == (1, {"a": (2, {3})})
+    with pytest.raises(UserError, match="was given a Swapped, where records are of Total"):
+        layout_of(Total).state_check("fold")(Swapped(1, 2))  # type: ignore[misc]
+
+
+class Keep(BasicBolt):
+    """Remembers rows."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        self.rows.append(tuple(tup.values))
+
+
+def failing(times: int) -> Callable[[int], int]:
+    left = [times]
+
+    def check(n: int) -> int:
+        if n == 2 and left[0]:
+            left[0] -= 1
+            raise RuntimeError("not now")
+        return n
+
+    return check
+
+
+@pytest.mark.parametrize("when", [AT_END, every("1s")], ids=["at_end", "every"])
+def test_a_result_whose_chain_raises_once_is_emitted_later(when: EmitWhen) -> None:
+    seen: list[Any] = []
+    check = failing(1)
+
+    def draw(flow: StreamBuilder) -> None:
+        keyed = flow.from_iterable([""]).key_by(lambda word: word)
+        # The first copy is emitted before the second raises.
+        keyed.count(emit=when).flat_map(lambda n: [1, n]).map(check).to(Keep(seen))
+
+    test = run(draw, ["a", "b", "b", PAUSE("3s")])
+    test.assert_all_acked()
+    assert sorted(seen) == [("a", 1), ("a", 1), ("b", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("when", [AT_END, every("1s")], ids=["at_end", "every"])
+def test_a_result_whose_chain_keeps_raising_fails_the_run_and_no_other_result(when: EmitWhen) -> None:
+    seen: list[Any] = []
+    check = failing(1000)
+
+    def draw(flow: StreamBuilder) -> None:
+        flow.from_iterable([""]).key_by(lambda word: word).count(emit=when).map(check).to(seen.append)
+
+    test = run(draw, ["a", "b", "b"])
+    assert seen == [("a", 1)]
+    assert test.outcome is not None and test.outcome.exit_code == 1
+    assert any("1 results of count" in error.message and "'b'" in error.message for error in test.errors())
+
+
+def test_a_chain_that_changes_the_record_does_not_change_the_state() -> None:
+    seen: list[Any] = []
+
+    def draw(flow: StreamBuilder) -> None:
+        totals = flow.from_iterable([1]).gather().fold({"n": 0}, lambda total, n: {"n": total["n"] + n})
+        totals.map(lambda total: total.pop("n")).values().to(seen.append)
+
+    run(draw, [1, 2]).assert_all_acked()
+    assert seen == [1, 3]
