@@ -61,9 +61,9 @@ class Layout:
             space: takes the names that the expressions use.
         """
         values = [f"{record}.{attribute}" for attribute in self.attributes] or [record]
-        if any(kind is not None for kind in self.kinds):
-            space["to_plain"] = _to_plain
-        return [value if kind is None else f"to_plain({value})" for value, kind in zip(values, self.kinds, strict=True)]
+        space |= {"to_plain": _to_plain, "open_list": _open_list}
+        calls = ["" if kind is None else "open_list" if _is_open(kind) else "to_plain" for kind in self.kinds]
+        return [f"{call}({value})" if call else value for value, call in zip(values, calls, strict=True)]
 
     def unpacked(self, values: list[str], space: dict[str, Any], prefix: str) -> str:
         """Return the expression of the record.
@@ -263,6 +263,31 @@ def _changes(kind: Any) -> bool:
     if cls in (tuple, dict, set, frozenset):
         return False
     return issubclass(cls, (Enum, *_CHANGED)) or has_fields(cls)
+
+
+def _is_open(kind: Any) -> bool:
+    """Return whether a type is a list (of lists) whose items may be of any type."""
+    if kind is list:
+        return True
+    (of,) = get_args(kind) if get_origin(kind) is list else (None,)
+    return of in (Any, object) or isinstance(of, TypeVar) or _is_open(of) if of is not None else False
+
+
+def _open_list(value: Any) -> Any:
+    """Return a list of items of any type as it is sent.
+
+    Raises:
+        UserError: an item would arrive as something else.
+    """
+    for item in value:
+        if type(item) is list:
+            _open_list(item)
+        elif type(item) not in SCALARS and (has_fields(type(item)) or isinstance(item, Enum)):
+            name = type(item).__name__
+            raise UserError(
+                f"a list whose items may be of any type has a {name}, which would not arrive as one; declare list[{name}]"
+            )
+    return _to_plain(value)
 
 
 def _check_convertible(kind: Any) -> None:

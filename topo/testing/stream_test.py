@@ -156,9 +156,9 @@ class StreamTest:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None or self._has_looked or self._running is None:
             return
-        own = [one for one in self._running.errors() if one.file]
+        own = [one for one in self._running.errors() if one.kind != "WorkerLost"]
         if own:
-            shown = "; ".join(f"{one.kind}: {one.message} ({one.file}:{one.line})" for one in own)
+            shown = "; ".join(f"{one.kind}: {one.message}" + (f" ({one.file}:{one.line})" if one.file else "") for one in own)
             raise AssertionError(f"the program has failed: {shown}")
 
     def _check_open(self, call: str) -> None:

@@ -52,7 +52,7 @@ def test_word_count_equals_a_counter(kill: str | None, capsys: pytest.CaptureFix
     lines = ["The sea, the", "open sea", "SEA and sky", "sky"] * 5
     run(word_count.topology, lines, kill, 0)
     printed = [eval(line) for line in capsys.readouterr().out.splitlines()]
-    assert Counter(dict(printed)) == Counter(" ".join(lines).lower().split())
+    assert sorted(printed) == sorted(Counter(" ".join(lines).lower().split()).items())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -99,10 +99,8 @@ def test_fraud_equals_a_scan_of_the_payments(kill: str | None, seed: int, tmp_pa
     run(partial(fraud.topology, "payments.jsonl", str(tmp_path / "alerts")), text(given), kill, seed)
 
     found = sorted(rows(tmp_path / "alerts"), key=lambda row: row["at"])
-    assert [row for row in expected if row not in found] == []
-    # The timer of a small payment fires when the watermark, which is 10 s behind, passes it.
-    assert all(any(p.cents < 1_00 and 0 < row["at"] - p.at <= MINUTE + 70_000 for p in given) for row in found)
     assert expected
+    assert found == expected
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -129,4 +127,4 @@ def test_a_login_after_three_failures_is_reported(kill: str | None, capsys: pyte
     given += [logins.Login("bob", False, 21_000), logins.Login("ann", True, 30_000), logins.Login("bob", True, 31_000)]
     given += [logins.Login("ann", False, 32_000), logins.Login("ann", True, 33_000)]
     run(partial(logins.topology, "logins.jsonl"), text(given), kill, 0)
-    assert set(capsys.readouterr().out.splitlines()) == {"ann: 3 failures, then a login"}
+    assert capsys.readouterr().out.splitlines() == ["ann: 3 failures, then a login"]

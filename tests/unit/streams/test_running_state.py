@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import pytest
@@ -210,3 +210,40 @@ def test_a_chain_that_changes_the_record_does_not_change_the_state() -> None:
 
     run(draw, [1, 2]).assert_all_acked()
     assert seen == [1, 3]
+
+
+class Special(Total):
+    pass
+
+
+@dataclass
+class Passed:
+    at: int
+    passed: InitVar[int]
+
+
+T = TypeVar("T")
+
+
+class Batch(msgspec.Struct, Generic[T]):
+    items: list[T]
+
+
+def test_a_record_that_would_arrive_as_another_is_refused() -> None:
+    def cut(flow: StreamBuilder) -> None:
+        flow.from_iterable([1]).map(lambda n: Special(n, n), of=Total).rebalance(parallelism=1).to(print)
+
+    def opened(flow: StreamBuilder) -> None:
+        flow.from_iterable([1]).map(lambda n: [Total(n, n)], of=list).rebalance(parallelism=1).to(print)
+
+    (error,) = run(cut, [1], attempts=1).errors()
+    assert "was given a Special, where records are of Total" in error.message
+    (error,) = run(opened, [1], attempts=1).errors()
+    assert "declare list[Total]" in error.message
+    with pytest.raises(UserError, match=r"takes passed \(InitVar\)"):
+        layout_of(Passed)
+
+
+def test_type_variables_are_substituted_within_lists() -> None:
+    layout = layout_of(Batch[Total])
+    assert layout.unpacker()(layout.packer("map")(Batch([Total(1, 2)]))) == Batch([Total(1, 2)])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from topo import UserError
+from topo import BasicBolt, UserError
 from topo.streams import KeyedStream, Session, Stream, Tumbling, Windowed
 from topo.testing import StreamTest
 
@@ -85,6 +87,17 @@ def test_an_error_of_the_program_fails_the_test_unless_it_is_looked_at() -> None
         draw(test)
         assert [error.kind for error in test.errors()] == ["ZeroDivisionError"]
         assert [len(one.values) for one in test.dead_letters()] == [1]
+
+
+def test_an_error_without_a_place_in_the_program_fails_the_test_too() -> None:
+    class Reports(BasicBolt):
+        def execute(self, tup: Any, collector: Any) -> None:
+            collector.report_error(RuntimeError("not raised"))
+
+    with pytest.raises(AssertionError, match=r"RuntimeError: not raised$"), StreamTest() as test:
+        numbers = test.source(int)
+        numbers.stream.to(Reports())
+        numbers.send(1)
 
 
 def test_sources_come_before_the_first_record() -> None:
