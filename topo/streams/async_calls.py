@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
 from typing import Any
 
 from topo.api.async_io import AsyncMode
 from topo.api.context import TaskContext
 from topo.api.operator_bolts import AsyncBolt
 from topo.api.tuples import Tuple
+from topo.streams.chain import opener
 from topo.streams.records import Layout
 
 
@@ -36,8 +38,8 @@ class AsyncCall(AsyncBolt):
         """Compile how records are read and written."""
         self._record = self._layout.unpacker()
         self._pack = self._results.packer(self._place)
-        if callable(begin := getattr(self._function, "open", None)):
-            begin(context)
+        if (begin := opener(self._function)) is not None and isawaitable(opening := begin(context)):
+            await opening
 
     async def call(self, tup: Tuple) -> Any:
         """Call the function."""

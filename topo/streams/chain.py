@@ -28,6 +28,7 @@ import msgspec
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import UserError
 from topo.streams.graph import MAIN, REST, Site
+from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
 from topo.user_errors import blame_place
 
@@ -86,12 +87,14 @@ class Chain:
         label: of the body, for errors.
         site: of the body.
         tree: what reads the body's records.
+        body: the user's function in the body, which is opened with those of the operators.
     """
 
     name: str
     label: str
     site: Site
     tree: list[ChainStep | Leaf]
+    body: Any = None
 
     def steps(self) -> Iterable[ChainStep]:
         """Return all operators, each as often as the tree has it."""
@@ -99,13 +102,9 @@ class Chain:
 
     def open(self, context: Any) -> None:
         """Call `open` of the functions that are objects with one."""
-        opened: set[int] = set()
-        for step in self.steps():
-            function = step.function
-            if isinstance(function, (type, FunctionType, BuiltinFunctionType, MethodType)) or id(function) in opened:
-                continue
-            if callable(begin := getattr(function, "open", None)):
-                opened.add(id(function))
+        functions = {id(one): one for one in (self.body, *(step.function for step in self.steps()))}
+        for function in functions.values():
+            if (begin := opener(function)) is not None:
                 begin(context)
 
     def compiled(
@@ -126,6 +125,17 @@ class Chain:
         for line in after:
             writer.put(2, line, self.label, self.site)
         return writer.function(head)
+
+
+def opener(function: Any) -> Callable[..., Any] | None:
+    """Return the `open` of a function that is an object with one; None for every other, a `KeyedProcess` too.
+
+    A `KeyedProcess` is opened by its bolt, behind its state.
+    """
+    if isinstance(function, (type, FunctionType, BuiltinFunctionType, MethodType, KeyedProcess)):
+        return None
+    begin = getattr(function, "open", None)
+    return begin if callable(begin) else None
 
 
 def walk(tree: Iterable[ChainStep | Leaf]) -> Iterable[ChainStep | Leaf]:

@@ -12,6 +12,7 @@ from topo.api.spout import Spout
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import UserError
 from topo.streams.captured import own_function, rebound
+from topo.streams.chain import opener
 from topo.streams.functions import problem_of, result_type
 from topo.streams.graph import KEYED, MAIN, REST, RUNNING, SIDE, SOURCES, Graph, Node, readers_of
 from topo.streams.process import KeyedDeclaration, KeyedProcess
@@ -34,7 +35,7 @@ def problems_of(graph: Graph) -> list[str]:
     """Return all mistakes of a program: one sentence each, with the fix."""
     found = [*_names(graph), *_unread(graph), *_captured(graph), *_event_time(graph)]
     for node in graph.nodes:
-        found += [f"{node}: {problem}" for problem in (*_function(node), *_settings(node), *_record(node))]
+        found += [f"{node}: {problem}" for problem in (*_function(node), *_open(node), *_settings(node), *_record(node))]
     return found + list(_processes(graph))
 
 
@@ -115,6 +116,21 @@ def _function(node: Node) -> Iterator[str]:
         yield problem
     elif node.kind == "key_by" and isinstance(returned := result_type(function), type) and returned in (list, dict, set):
         yield f"key_by was given a function that returns {returned.__name__}, which cannot be a key; return a tuple"
+
+
+def _open(node: Node) -> Iterator[str]:
+    """Refuse an `open` that would not run, or whose coroutine nothing would await."""
+    function = node.function
+    begin = opener(function) if node.kind not in SOURCES | {"through", "sink"} else None
+    if isinstance(function, KeyedProcess):
+        for name in ("open", "process", "on_timer", "close"):
+            if inspect.iscoroutinefunction(getattr(function, name)):
+                yield f"{type(function).__name__}.{name} is an async def, and nothing would await it; make it a def"
+    elif begin is not None and node.kind == "window" and node.settings["result"] not in _WINDOW_CALLS:
+        what = f"{node.settings['result']} does not call the open() of {type(function).__name__}"
+        yield f"{what}; call it in a map before the window"
+    elif begin is not None and node.kind != "async_map" and inspect.iscoroutinefunction(begin):
+        yield f"{type(function).__name__}.open is an async def, and nothing would await it; make it a def"
 
 
 def _async_function(node: Node) -> Iterator[str]:

@@ -42,11 +42,14 @@ class PackedItems:
 
 
 class SameTask(CustomGrouping):
-    """Sends each row to the reader's task with the index of the sending task: both have the same parallelism."""
+    """Sends each row to the reader's task with the index of the sending task, modulo the number of the reader's tasks.
+
+    Both have the same parallelism in the program; a run, or a rebalance, may give them others.
+    """
 
     def prepare(self, context: TaskContext, stream: str, target_tasks: Sequence[int]) -> None:
         """Take the index of the sending task."""
-        self._choice = (context.task_index,)
+        self._choice = (context.task_index % len(target_tasks),)
 
     def choose(self, values: tuple[Any, ...]) -> Sequence[int]:
         """Return the one task."""

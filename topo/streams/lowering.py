@@ -8,6 +8,7 @@ bolt of the user's the chain is a separate component.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import UserError
 from topo.streams.aggregates import Aggregate
 from topo.streams.async_calls import AsyncCall
-from topo.streams.chain import Chain, ChainStep, Leaf, walk
+from topo.streams.chain import Chain, ChainStep, Leaf, opener, walk
 from topo.streams.components import (
     KeyedProcessBolt,
     OutputFields,
@@ -32,6 +33,7 @@ from topo.streams.components import (
 )
 from topo.streams.graph import KEYED, MAIN, RUNNING, SIDE, SOURCES, STEPS, Graph, Node, readers_of
 from topo.streams.naming import component_ids
+from topo.streams.process import KeyedProcess
 from topo.streams.records import KEY, UNKNOWN, Layout, layout_of
 from topo.streams.windows import RecordAggregate, ReduceRecords, TopRecords
 
@@ -90,6 +92,7 @@ class Lowering:
         self._edges: dict[int, list[StreamEdge]] = {}
         self._cut_before: set[int] = set()
         self._cut_after: set[int] = set()
+        self._copies: dict[tuple[str, int], Any] = {}
         self._builder = TopologyBuilder(graph.name).config(**graph.settings)
         self.components: list[LoweredComponent] = []
 
@@ -158,7 +161,8 @@ class Lowering:
     def _async_map(self, node: Node) -> None:
         layout = layout_of(node.record)
         source, output = node.inputs[0]
-        bolt = AsyncCall(node.function, layout_of(source.record_of(output)), layout, node.settings, str(node))
+        function = self._own(self._ids[id(node)], node)
+        bolt = AsyncCall(function, layout_of(source.record_of(output)), layout, node.settings, str(node))
         name, parallelism = self._bolt(node, bolt), node.settings["parallelism"]
         edge = StreamEdge(name, DEFAULT_STREAM, parallelism)
         self._steps(node, f"{name}-steps", [edge], parallelism, [(node, MAIN)], (layout, None))
@@ -204,24 +208,26 @@ class Lowering:
     def _with_state(self, node: Node) -> None:
         name, streams = self._ids[id(node)], _Streams(self._ids)
         parallelism = self._parallelism(node)
-        chain, _ = self._chain(name, node, [(node, MAIN)], streams)
+        function = self._own(name, node)
+        chain, _ = self._chain(name, node, [(node, MAIN)], streams, stamps=False)
+        chain.body = function
         chains = [chain]
         layout = layout_of(self._input_record(node))
         settings = node.settings
         bolt: Any
         if node.kind in RUNNING:
             state = layout_of(node.record) if node.kind != "count" else layout_of(int)
-            parts = (node.kind, node.function, settings.get("initial"), layout, state, settings["emit"])
+            parts = (node.kind, function, settings.get("initial"), layout, state, settings["emit"])
             bolt = RunningBolt(chain, *parts, streams.fields)
         elif node.kind == "process":
             sides = {}
             for (source, output), readers in self._readers.items():
                 if source == id(node) and output.startswith(SIDE) and readers:
-                    sides[output.removeprefix(SIDE)] = self._chain(name, node, [(node, output)], streams)[0]
+                    sides[output.removeprefix(SIDE)] = self._chain(name, node, [(node, output)], streams, stamps=False)[0]
             chains += sides.values()
-            bolt = KeyedProcessBolt(node.function, chain, sides, layout, streams.fields)
+            bolt = KeyedProcessBolt(function, chain, sides, layout, streams.fields)
         else:
-            bolt = self._window(node, chain, layout, streams.fields)
+            bolt = self._window(node, function, chain, layout, streams.fields)
         self._declare(name, str(node), bolt, parallelism, self._edges[id(node)], keyed=True, chains=chains)
         self._lead(name, parallelism, streams)
         if node.kind == "window" and settings["sides"]:
@@ -230,14 +236,14 @@ class Lowering:
             edge = StreamEdge(name, _LATE_STREAM, parallelism)
             self._steps(late, f"{name}-late", [edge], parallelism, [(node, output)], (layout, None))
 
-    def _window(self, node: Node, chain: Chain, layout: Layout, outputs: OutputFields) -> WindowBolt:
+    def _window(self, node: Node, own: Any, chain: Chain, layout: Layout, outputs: OutputFields) -> WindowBolt:
         settings, place = node.settings, str(node)
         parts: Sequence[Aggregate[Any, Any]] = settings.get("parts", ())
         if settings["result"] == "reduce":
-            parts = (ReduceRecords(node.function, layout, place),)
+            parts = (ReduceRecords(own, layout, place),)
         elif settings["result"] == "top_n":
-            parts = (TopRecords(settings["n"], node.function, layout, place),)
-        function = node.function if settings["result"] == "process" else None
+            parts = (TopRecords(settings["n"], own, layout, place),)
+        function = own if settings["result"] == "process" else None
         return WindowBolt(
             key=KEY,
             window=settings["window"],
@@ -275,6 +281,28 @@ class Lowering:
             if edge not in edges:
                 edges.append(edge)
 
+    def _own(self, component: str, node: Node | ChainStep) -> Any:
+        """Return the object of an operator for one task: what a task opens, or gives state, no other task may have.
+
+        Each task beyond the first of a worker builds the program again, which may find the same object as before.
+
+        Raises:
+            UserError: it cannot be copied.
+        """
+        given = node.function
+        if not isinstance(given, KeyedProcess) and opener(given) is None:
+            return given
+        # The steps of a component that share an object share its copy.
+        key = (component, id(given))
+        if key not in self._copies:
+            try:
+                self._copies[key] = deepcopy(given)
+            except Exception as error:
+                what = f"{type(given).__name__} cannot be copied for each task ({type(error).__name__}: {error})"
+                place = node.label if isinstance(node, ChainStep) else node
+                raise UserError(f"{place}: {what}; make its parts in open()") from error
+        return self._copies[key]
+
     def _parallelism(self, node: Node) -> int:
         """Return the parallelism of an operator with state: that of the `key_by` above it."""
         above = node.inputs[0][0]
@@ -290,10 +318,16 @@ class Lowering:
     # -- chains ----------------------------------------------------------------------------------------------------------
 
     def _chain(
-        self, name: str, node: Node, starts: Sequence[tuple[Node, str]], streams: _Streams, *, only: Node | None = None
-    ) -> tuple[Chain, WatermarkStrategy | None]:
-        """Return the chain behind an output, and the watermarks of its main stream."""
-        clock, first = self._event_time(starts, only)
+        self, name: str, node: Node, starts: Sequence[tuple[Node, str]], streams: _Streams, *,
+        only: Node | None = None, stamps: bool = True,
+    ) -> tuple[Chain, WatermarkStrategy | None]:  # fmt: skip
+        """Return the chain behind an output, and the watermarks of its main stream.
+
+        Args:
+            only: the one reader of the output that the chain has; None: all.
+            stamps: the component may give event time; one with state emits with the time of its input, and its chain is cut.
+        """
+        clock, first = self._event_time(starts, only, stamps=stamps)
         found: list[tuple[Leaf, Node]] = []
         tree = [part for start in starts for part in self._tree(*start, found, only)]
         # The watermarks of a component see its main stream alone.
@@ -305,6 +339,8 @@ class Lowering:
             if clock.settings["idle"] is not None:
                 strategy = strategy.with_idleness(clock.settings["idle"])
         chain = Chain(name, str(node), node.site, tree)
+        for step in chain.steps():
+            step.function = self._own(name, step)
         chain.compiled("check(k, r, emit)")
         return chain, strategy
 
@@ -337,7 +373,9 @@ class Lowering:
         with_record = reader.kind != "count"
         return Leaf(str(reader), reader.site, "", layout, keyed, with_record, bool(fields))
 
-    def _event_time(self, starts: Sequence[tuple[Node, str]], only: Node | None) -> tuple[Node | None, Node | None]:
+    def _event_time(
+        self, starts: Sequence[tuple[Node, str]], only: Node | None, *, stamps: bool
+    ) -> tuple[Node | None, Node | None]:
         """Decide where event time begins in a chain.
 
         The watermarks of a component see the rows of its main stream. So the chain may hold a `with_event_time` if all its rows
@@ -351,7 +389,7 @@ class Lowering:
         present = {id(clock): clock for clock in clocks if clock is not None}
         if not present:
             return None, None
-        if len(present) > 1 or None in clocks:
+        if len(present) > 1 or None in clocks or not stamps or present.keys() & self._cut_before:
             self._cut_before |= present.keys() - ({id(only)} if only is not None else set())
             if only is None:
                 return None, None

@@ -64,6 +64,22 @@ def test_a_call_that_raises_is_made_again() -> None:
     assert len(calls) == 2
 
 
+def test_an_async_open_has_run_before_the_first_call() -> None:
+    class Client:
+        ready = ""
+
+        async def open(self, context: Any) -> None:
+            await asyncio.sleep(0)
+            self.ready = "ready"
+
+        async def __call__(self, click: Click) -> str:
+            return f"{click.user} {self.ready}"
+
+    client = Client()
+    assert results(client, FAST) == ["fast ready"]
+    assert client.ready == ""  # the task has opened its own copy
+
+
 @pytest.mark.parametrize(("function", "settings", "problem"), [
     (str, {}, "async_map takes an async def"),
     (lambda click: click, {}, "call it by asyncio.to_thread"),

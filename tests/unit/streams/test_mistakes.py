@@ -119,6 +119,17 @@ class Pair(NamedTuple):
     left: Order | Click
 
 
+class Opened:
+    async def open(self, context: Any) -> None: ...
+
+    def __call__(self, *given: Any) -> Any:
+        return given[-1]
+
+
+class AsyncPass(Pass):
+    async def open(self) -> None: ...  # type: ignore[override]
+
+
 CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "unread": (unread, ["no operator reads the results of filter at test_mistakes.py:{unread}; end them with .to(...)"]),
     "unread branch": (unread_branch, ["no operator reads the second stream of branch at", "use filter"]),
@@ -175,6 +186,19 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     ),
     "spout": (lambda flow: flow.from_spout(PrintBolt()).to(print), ["from_spout takes a spout, an instance; got"]),
     "through": (lambda flow: words(flow).through(print).to(print), ["through takes a bolt; got"]),
+    "async open": (lambda flow: words(flow).map(Opened()).to(print), ["Opened.open is an async def, and nothing would await it"]),
+    "async open of a reduce": (
+        lambda flow: words(flow).key_by(str).reduce(Opened()).to(print),
+        ["reduce at", "Opened.open is an async def"],
+    ),
+    "async open of a process": (
+        lambda flow: words(flow).key_by(str).process(AsyncPass()).to(print),
+        ["AsyncPass.open is an async def", "make it a def"],
+    ),
+    "open of a sum": (
+        lambda flow: words(flow).with_event_time(len).key_by(str).window(Tumbling("1s")).sum(Opened()).to(print),
+        ["window at", "sum does not call the open() of Opened; call it in a map before the window"],
+    ),
     "only": (lambda flow: words(flow).only(3).to(print), ["only takes a class or a type guard"]),
 }
 
