@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.contract import test_two_phase_sinks as contract
-from tests.contract.two_phase_sinks import SinkKind
+from tests.contract.two_phase_sinks import SinkKind, SinkTask, started
 from tests.servers.kafka import Broker
+from tests.unit.connectors.drive import tracked
 
 pytest.importorskip("confluent_kafka")
 
@@ -61,3 +63,40 @@ def cases() -> list[object]:
 @pytest.mark.parametrize(("test", "more"), cases())
 def test_the_sink_keeps_the_contract(kind: SinkKind, tmp_path: Path, test: Callable[..., None], more: dict[str, object]) -> None:
     test(kind, tmp_path, **more)
+
+
+MOMENT = 1_772_000_000_000
+
+
+def stamped(broker: Broker, topic: str, folder: Path) -> KafkaSink:
+    """A sink whose records have a time and a header."""
+    return KafkaSink(topic, bootstrap_servers=broker.address, staging=folder, timestamp="n", headers=lambda tup: {"a": "b"})
+
+
+def stamps(broker: Broker, topic: str) -> list[Any]:
+    return [(record.timestamp()[1], record.headers()) for record in broker.records(topic)]
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+def test_the_time_and_the_headers_of_staged_records_arrive(broker: Broker, tmp_path: Path, is_other: bool) -> None:
+    """Also where another process commits them."""
+    topic = broker.create_topic()
+    kind = SinkKind("kafka", lambda folder: stamped(broker, topic, folder), lambda folder: [], lambda folder: [])
+    task = SinkTask(kind, tmp_path)
+    task.write(MOMENT, MOMENT + 1)
+    state = task.snapshot(1)
+    if is_other:
+        SinkTask(kind, tmp_path, state=state)
+    else:
+        task.output.complete(1)
+    assert stamps(broker, topic) == [(MOMENT, [("a", b"b")]), (MOMENT + 1, [("a", b"b")])]
+
+
+def test_the_time_and_the_headers_of_records_arrive(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.create_topic()
+    sink = stamped(broker, topic, tmp_path)
+    started(sink, delivery="at_least_once")
+    sink.execute(tracked(n=MOMENT))
+    sink.end_of_input()
+    sink.close()
+    assert stamps(broker, topic) == [(MOMENT, [("a", b"b")])]

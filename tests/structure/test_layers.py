@@ -84,6 +84,7 @@ IO_EXCEPTIONS = {
     ("connectors/kafka/cluster.py", "time"): "how long a request may take",
     ("connectors/kafka/idle_wait.py", "threading"): "a thread that waits for records",
     ("connectors/kafka/reader.py", "time"): "the age of a record, which the clock of its producer has stamped",
+    ("connectors/kafka/sink.py", "time"): "how far the time of a record is from now",
     ("connectors/kafka/targets.py", "time"): "how long a request may take",
     ("connectors/kafka/transactions.py", "time"): "how long a request may take",
     ("connectors/nats/connection.py", "asyncio"): "the loop of nats-py, which runs during calls on the task's helper thread",

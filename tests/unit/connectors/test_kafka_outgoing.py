@@ -134,6 +134,24 @@ def test_a_record_that_its_topic_does_not_take_is_found_before_it_is_sent(
     assert fault in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("hours", "fault"), [(-24, ""), (0.5, ""), (1.5, "hours ahead .* message.timestamp.after.max.ms"), (-49, "hours ago")]
+)
+def test_a_record_of_a_time_that_its_topic_refuses_is_found_before_it_is_sent(hours: float, fault: str) -> None:
+    limits = LIMITS._replace(past_ms=48 * 3_600_000, future_ms=3_600_000)
+    now = 1_772_000_000_000
+    moment = int(now + hours * 3_600_000)
+
+    def check() -> None:
+        limits.check(("orders", b"", b"k", 0, moment, None), 100, 2000, now)
+
+    if not fault:
+        check()
+        return
+    with pytest.raises(UserError, match=fault):
+        check()
+
+
 # -- markers -----------------------------------------------------------------------------------------------------------------
 
 

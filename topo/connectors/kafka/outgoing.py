@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from topo.api.tuples import Tuple
@@ -30,24 +31,28 @@ class TopicLimits(NamedTuple):
         partitions: how many it has.
         most_bytes: of a batch of records, `max.message.bytes`.
         is_compacted: whether a record needs a key.
+        past_ms, future_ms: how far the time of a record may be from the broker's clock; infinite where it does not look.
     """
 
     partitions: int
     most_bytes: int
     is_compacted: bool
+    past_ms: float = inf
+    future_ms: float = inf
 
-    def check(self, record: OutgoingRecord, size: int, batch_bytes: int) -> None:
+    def check(self, record: OutgoingRecord, size: int, batch_bytes: int, now_ms: float = 0.0) -> None:
         """Check that the broker takes a record. In a transaction a refusal would give up all of its records.
 
         Args:
             record: the record.
             size: its bytes.
             batch_bytes: of the largest batch that the client makes of several records.
+            now_ms: milliseconds since 1970.
 
         Raises:
             UserError: it does not.
         """
-        topic, _, key, partition, _, _ = record
+        topic, _, key, partition, timestamp, _ = record
         if size > min(self.most_bytes, batch_bytes):
             setting = "its max.message.bytes" if self.most_bytes <= batch_bytes else "message.max.bytes of config="
             raise UserError(
@@ -63,15 +68,27 @@ class TopicLimits(NamedTuple):
             raise UserError(f"topic {topic!r} has no partition {partition}; it has {self.partitions}, from 0")
         if self.is_compacted and key is None:
             raise UserError(f"topic {topic!r} is compacted and takes no record without a key; name one by key=")
+        if timestamp:
+            self._check_time(topic, timestamp - now_ms)
+
+    def _check_time(self, topic: str, ahead_ms: float) -> None:
+        if -self.past_ms < ahead_ms < self.future_ms:
+            return
+        side, setting = ("ahead", "after") if ahead_ms > 0 else ("ago", "before")
+        raise UserError(
+            f"a record of {abs(ahead_ms) / 3_600_000:.1f} hours {side} is not taken by topic {topic!r}: raise its "
+            f"message.timestamp.{setting}.max.ms, or give timestamp=None for the time of sending"
+        )
 
 
 def produce(call: Callable[..., None], record: OutgoingRecord, reported: Callable[[Any, Any], None] | None = None) -> None:
     """Give a record to `call`, a client's `produce`, whose exceptions pass. `reported` takes the error of its delivery."""
     topic, value, key, partition, timestamp, headers = record
     if headers is None:
-        call(topic, value, key, partition, reported, timestamp)
+        call(topic, value, key, partition, on_delivery=reported, timestamp=timestamp)
     else:
-        call(topic, value, key, partition, reported, timestamp, headers)
+        # Pairs that were read back from a staged file are tuples, which the client refuses.
+        call(topic, value, key, partition, on_delivery=reported, timestamp=timestamp, headers=[tuple(pair) for pair in headers])
 
 
 class RecordMaker:

@@ -13,6 +13,7 @@ from topo.extras import EXTRAS, pip_install
 REFUSED = {
     "bootstrap.servers": "give it as bootstrap_servers=",
     "metadata.broker.list": "give it as bootstrap_servers=",
+    "default.topic.config": "give its settings in config= itself",
     "error_cb": "topo reports the errors of the client",
     "logger": "topo has the log of the client",
     "stats_cb": "topo does not call it; its own metrics have the lag",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -33,6 +34,8 @@ _REFUSED = {
     "group.id": "topo names the group of each task's marker",
 }
 _BATCH_BYTES = 1_000_000
+_ANY_PAST_MS = 1e15
+"""A topic that takes older records than this takes all that there are; Kafka's default is the largest integer."""
 """`message.max.bytes` of the client where nothing else is set."""
 
 
@@ -147,6 +150,8 @@ class KafkaSink(TwoPhaseSink):
         """Up to this size nothing is to be checked of a record with a key."""
         if self._topic is not None and (most := self._targets.limits(self._topic).most_bytes) >= self._batch_bytes:
             self._easy_size = min(most, self._batch_bytes)
+        self._easy_ms = self._easy_until()
+        """Up to this time of a record, in milliseconds since 1970, nothing is to be checked of it."""
         self._records: list[OutgoingRecord] = []
         self._size = 0
         self._deliveries: Deliveries | None = None
@@ -171,6 +176,8 @@ class KafkaSink(TwoPhaseSink):
             "client.id": f"topo-{context.topology}-{context.component}-{context.task_index}",
             "linger.ms": 5,
             "compression.type": "lz4",
+            # A commit writes the records of a whole checkpoint; brokers allow no more by default.
+            **({"transaction.timeout.ms": 900_000} if self._is_staged else {}),
             "message.max.bytes": _BATCH_BYTES,
             "queue.buffering.max.kbytes": 65536,
             # A broker that is back is found within a second.
@@ -211,13 +218,21 @@ class KafkaSink(TwoPhaseSink):
     def write(self, tup: Tuple) -> None:
         """Add a record. Raises UserError for a tuple that has none, or none that its topic takes, and SinkBlockedError."""
         record, size = self._maker.record(tup)
-        if size > self._easy_size or record[2] is None or record[3] != BY_KEY:
-            self._targets.limits(record[0], record[3]).check(record, size, self._batch_bytes)
+        if size > self._easy_size or record[2] is None or record[3] != BY_KEY or record[4] > self._easy_ms:
+            self._targets.limits(record[0], record[3]).check(record, size, self._batch_bytes, time.time() * 1000)
+            self._easy_ms = self._easy_until()
         if self._is_staged:
             self._staged.add(record, size)
         else:
             self._records.append(record)
         self._size += size
+
+    def _easy_until(self) -> float:
+        if self._topic is None:
+            return 0.0
+        limits = self._targets.limits(self._topic)
+        # Where old records are refused each one is checked.
+        return time.time() * 1000 + limits.future_ms if limits.past_ms > _ANY_PAST_MS else 0.0
 
     # -- without checkpoints ---------------------------------------------------------------------------------------------
 

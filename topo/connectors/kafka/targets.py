@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
+from math import inf
 from typing import Any
 
 from topo.connectors.kafka.outgoing import TopicLimits
@@ -74,7 +75,7 @@ class Targets:
                 found = error.args[0] if login is None else login
                 raise explained(found.name(), found.str(), f"topic {topic!r} cannot be written", self._settings) from None
 
-    def _settings_of(self, topic: str) -> tuple[int, bool]:
+    def _settings_of(self, topic: str) -> tuple[int, bool, float, float]:
         # The client's types leave this name out.
         kinds: Any = import_module("confluent_kafka.admin")
         resource = kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, topic)
@@ -85,8 +86,14 @@ class Targets:
             while not answer.done() and time.monotonic() < until:
                 self._admin.poll(0.01)
             found = answer.result(0)
-            return int(found["max.message.bytes"].value), "compact" in found["cleanup.policy"].value.split(",")
-        return _BROKER_BYTES, False
+            past_ms, future_ms = inf, inf
+            # Brokers before 3.6 have one setting for both.
+            if found["message.timestamp.type"].value == "CreateTime" and "message.timestamp.after.max.ms" in found:
+                past_ms = float(found["message.timestamp.before.max.ms"].value)
+                future_ms = float(found["message.timestamp.after.max.ms"].value)
+            is_compacted = "compact" in found["cleanup.policy"].value.split(",")
+            return int(found["max.message.bytes"].value), is_compacted, past_ms, future_ms
+        return _BROKER_BYTES, False, inf, inf
 
 
 def explained_error(error: Any, what: str, settings: Mapping[str, Any]) -> TopoError:
