@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable
 from types import CodeType
@@ -33,7 +34,8 @@ def rebound(function: Callable[..., Any], before: Captured) -> list[str]:
 
 
 def _names(code: CodeType) -> set[str]:
-    names = set(code.co_names)
+    """Return the globals that the code reads; `co_names` has the attributes too."""
+    names = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             names |= _names(constant)

@@ -6,18 +6,23 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from topo.api.async_io import RetryStrategy
 from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
+from topo.api.durations import duration_ms
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import Spout
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import UserError
+from topo.streams import aggregates
+from topo.streams.aggregates import Aggregate
 from topo.streams.captured import own_function, rebound
 from topo.streams.chain import opener
 from topo.streams.functions import problem_of, result_type
 from topo.streams.graph import KEYED, MAIN, REST, RUNNING, SIDE, SOURCES, Graph, Node, readers_of
-from topo.streams.process import KeyedDeclaration, KeyedProcess
+from topo.streams.naming import derived_ids
+from topo.streams.process import KeyedDeclaration, KeyedMap, KeyedProcess, declared_state
 from topo.streams.records import layout_of
-from topo.streams.results import EmitWhen
+from topo.streams.results import EmitWhen, SideOutput
 from topo.streams.windows import TimeWindows
 
 _BOLTS = (Bolt, BasicBolt, OperatorBolt)
@@ -28,6 +33,8 @@ _CALLED_WITH = {
     "reduce": (2, "so_far, record"), "fold": (2, "so_far, record"),
 }  # fmt: skip
 _WINDOW_CALLS = {"reduce": (2, "so_far, record"), "top_n": (1, "record"), "process": (2, "key, window")}
+_VALUES = (str, bytes, int, float, list, dict, set)
+"""An instance of these is no type, where one is wanted. (Types in quotes could not be resolved.)"""
 _TIMER = "register_event_time_timer"
 
 
@@ -52,6 +59,9 @@ def _names(graph: Graph) -> Iterator[str]:
         elif (kind := _kind_with_state(node)) is not None and (first := unnamed.setdefault(kind, node)) is not node:
             what = "positions" if node.kind in SOURCES else "state"
             yield f"{first} and {node} have {what} and no name, so a savepoint could not distinguish them; give each a name="
+    for taken, node in derived_ids(graph.nodes).items():
+        if (other := given.get(taken)) is not None:
+            yield f"{other}: the name {taken!r} is that of a component behind {node}; give another"
 
 
 def _kind_with_state(node: Node) -> str | None:
@@ -152,6 +162,22 @@ def _settings(node: Node) -> Iterator[str]:
             yield f"a function is called where the record was made, so {given}= has no effect; leave it out, or give a bolt"
     elif parallelism is not None and (type(parallelism) is not int or parallelism < 1):
         yield f"parallelism={parallelism!r} must be a whole number, 1 or more"
+    fields = settings.get("fields") or ()
+    if node.kind in ("sink", "through") and not (
+        isinstance(fields, list | tuple) and all(isinstance(one, str) for one in fields)
+    ):
+        yield f"fields={fields!r} must be a tuple of names, such as ('at', 'url')"
+    if node.kind == "parse_json" and node.record is not None and isinstance(node.record, _VALUES):
+        yield f"parse_json takes a type, such as Click; got {node.record!r:.60}"
+    for tag in settings.get("sides") or ():
+        if not isinstance(tag, SideOutput):
+            yield f"a side output is a SideOutput('name', type); got {tag!r:.60}"
+        elif not tag.name or not isinstance(tag.name, str):
+            yield f"a SideOutput was given the name {tag.name!r}; give it a text that is not empty"
+    if node.kind == "async_map":
+        yield from _async_settings(node)
+    if node.kind == "window":
+        yield from _window_settings(node)
     if node.kind in RUNNING and not isinstance(settings["emit"], EmitWhen):
         yield f"emit={settings['emit']!r}: give EACH, AT_END or every('1s')"
     if node.kind == "window" and not isinstance(settings["window"], TimeWindows):
@@ -159,8 +185,62 @@ def _settings(node: Node) -> Iterator[str]:
         yield f"window takes Tumbling, Sliding or Session; got a {kind}. For other windows give a WindowBolt to through(...)"
 
 
+def _async_settings(node: Node) -> Iterator[str]:
+    settings = node.settings
+    timeout, retry = settings["timeout"], settings["retry"]
+    yield from _duration("timeout", timeout)
+    if retry is not None and not isinstance(retry, RetryStrategy):
+        yield f"retry={retry!r}: give a strategy, such as ExponentialBackoffRetry(...), or None"
+    if settings["on_timeout"] is not None:
+        if timeout is None:
+            yield "on_timeout= has no effect without timeout=; give both"
+        if (problem := problem_of(settings["on_timeout"], "on_timeout", 1, "record")) is not None:
+            yield problem
+
+
+def _window_settings(node: Node) -> Iterator[str]:
+    settings = node.settings
+    yield from _duration("lateness", settings["lateness"])
+    if settings["result"] == "top_n" and (type(n := settings["n"]) is not int or n < 1):
+        yield f"top_n({n!r}) must have a whole number, 1 or more"
+    if settings["result"] == "aggregate":
+        if not settings["parts"]:
+            yield "aggregate takes one to three aggregates, such as agg.count()"
+        for part in settings["parts"]:
+            if not isinstance(part, Aggregate):
+                name = getattr(part, "__name__", "")
+                fix = f"; call it: agg.{name}(...)" if callable(getattr(aggregates, name, None)) else ""
+                yield f"aggregate takes aggregates, such as agg.count(); got {part!r:.60}{fix}"
+        if settings["into"] is not None:
+            count = len(settings["parts"])
+            if (problem := problem_of(settings["into"], "into", count, "the results")) is not None:
+                yield problem
+
+
+def _duration(name: str, value: Any) -> Iterator[str]:
+    if value is None:
+        return
+    try:
+        if duration_ms(value) < 0:
+            yield f"{name}={value!r} must not be negative"
+    except UserError as error:
+        yield f"{name}={value!r}: {error}"
+
+
+def _state(declared: KeyedDeclaration) -> Iterator[str]:
+    types = [declared.of, *([declared.keys_of] if isinstance(declared, KeyedMap) else [])]
+    for of in types:
+        if isinstance(of, _VALUES):
+            yield f"the state {declared.name!r} takes a type, such as int; got {of!r:.60}"
+    yield from (f"the state {declared.name!r}: {problem}" for problem in _duration("ttl", declared.ttl))
+
+
 def _record(node: Node) -> Iterator[str]:
     for record in (node.record, *node.side_records.values()):
+        if isinstance(record, _VALUES):
+            if node.kind != "parse_json":
+                yield f"of={record!r:.60} must be a type, such as str"
+            continue
         try:
             layout_of(record)
         except UserError as error:
@@ -182,6 +262,7 @@ def _processes(graph: Graph) -> Iterator[str]:
         elif (first := seen.setdefault(id(process), node)) is not node:
             yield f"{first} and {node} share one instance, and with it its state; give each its own"
         else:
+            yield from (f"{node}: {problem}" for declared in declared_state(process) for problem in _state(declared))
             for name, value in vars(process).items():
                 if isinstance(value, KeyedDeclaration):
                     yield f"{node}: the state {name!r} is declared in __init__; declare it on the class {type(process).__name__}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from topo.streams.graph import Node
+from topo.streams.graph import SOURCES, Node
 
 _SHORT = {
     "from_iterable": "items",
@@ -32,6 +32,14 @@ def component_ids(nodes: Sequence[Node]) -> dict[int, str]:
         taken.add(name)
         found[id(node)] = name
     return found
+
+
+def derived_ids(nodes: Sequence[Node]) -> dict[str, Node]:
+    """Return the ids of the components that an operator has beside its own, and the operator."""
+    ids = component_ids(nodes)
+    found = {f"{ids[id(node)]}-steps": node for node in nodes if node.kind in SOURCES | {"through", "async_map"}}
+    late = [node for node in nodes if node.kind == "window" and node.settings["sides"]]
+    return found | {f"{ids[id(node)]}-late": node for node in late}
 
 
 def _stem(node: Node) -> str:

@@ -21,6 +21,8 @@ from topo.streams import (
     StreamContext,
     StreamOutput,
     Tumbling,
+    WindowedStream,
+    agg,
 )
 
 
@@ -119,6 +121,24 @@ class Pair(NamedTuple):
     left: Order | Click
 
 
+def windowed(flow: StreamBuilder) -> WindowedStream[str, str]:
+    return words(flow).with_event_time(len).key_by(str).window(Tumbling("1s"))
+
+
+def unnamed_side(flow: StreamBuilder) -> None:
+    parsed = words(flow).parse_json(Click, bad=SideOutput("", str))
+    parsed.side(SideOutput("", str)).to(print)
+    parsed.to(print)
+
+
+class WrongState(Pass):
+    number = KeyedValue(5)  # type: ignore[arg-type]
+
+
+class WrongTtl(Pass):
+    number = KeyedValue(int, ttl="soon")
+
+
 class Opened:
     async def open(self, context: Any) -> None: ...
 
@@ -186,6 +206,26 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     ),
     "spout": (lambda flow: flow.from_spout(PrintBolt()).to(print), ["from_spout takes a spout, an instance; got"]),
     "through": (lambda flow: words(flow).through(print).to(print), ["through takes a bolt; got"]),
+    "top_n": (lambda flow: windowed(flow).top_n(0, len).to(print), ["window at", "top_n(0) must have a whole number, 1 or more"]),
+    "no aggregate": (lambda flow: windowed(flow).aggregate().to(print), ["aggregate takes one to three aggregates"]),
+    "aggregate": (lambda flow: windowed(flow).aggregate(agg.count).to(print), ["window at", "call it: agg.count(...)"]),
+    "into": (lambda flow: windowed(flow).aggregate(agg.count(), into=pow).to(print), ["into calls its function with 1"]),
+    "state": (lambda flow: words(flow).key_by(str).process(WrongState()).to(print), ["the state 'number' takes a type"]),
+    "ttl": (lambda flow: words(flow).key_by(str).process(WrongTtl()).to(print), ["the state 'number': ttl='soon'"]),
+    "of": (lambda flow: words(flow).map(len, of=5).to(print), ["map at", "of=5 must be a type"]),
+    "on_timeout": (lambda flow: words(flow).async_map(later, on_timeout=len).to(print), ["no effect without timeout="]),
+    "timeout": (lambda flow: words(flow).async_map(later, timeout="soon").to(print), ["async_map at", "timeout='soon'"]),
+    "retry": (lambda flow: words(flow).async_map(later, retry=3).to(print), ["async_map at", "retry=3: give a strategy"]),
+    "fields": (lambda flow: words(flow).to(PrintBolt(), fields="url"), ["sink at", "fields='url' must be a tuple of names"]),
+    "side name": (
+        unnamed_side,
+        ["was given the name ''"],
+    ),
+    "parse_json": (lambda flow: words(flow).parse_json(5).to(print), ["parse_json at", "takes a type, such as Click; got 5"]),
+    "derived name": (
+        lambda flow: words(flow, "clicks").key_by(str).count(name="clicks-steps").to(print),
+        ["count 'clicks-steps' at", "is that of a component behind from_iterable 'clicks' at"],
+    ),
     "async open": (lambda flow: words(flow).map(Opened()).to(print), ["Opened.open is an async def, and nothing would await it"]),
     "async open of a reduce": (
         lambda flow: words(flow).key_by(str).reduce(Opened()).to(print),
@@ -244,6 +284,14 @@ def test_a_side_output_that_an_operator_lacks_is_refused_with_those_that_it_has(
     parsed = words(StreamBuilder("a")).parse_json(Click, bad=SideOutput("bad", str))
     with pytest.raises(UserError, match="has no side output 'late'; it has 'bad'"):
         parsed.side(SideOutput("late", str))
+
+
+def test_an_attribute_is_no_captured_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = StreamBuilder("program")
+    monkeypatch.setitem(globals(), "user", "before")
+    flow.from_iterable([Click("a", 1)]).map(lambda click: click.user).to(print)
+    monkeypatch.setitem(globals(), "user", "after")
+    flow.build()
 
 
 def test_a_bound_loop_variable_is_no_mistake() -> None:
