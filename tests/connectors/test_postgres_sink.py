@@ -288,6 +288,34 @@ def test_a_row_that_breaks_a_constraint_fails_alone(table: Table, bad: tuple[int
     assert table.run("select n from T order by n") == [(n,) for n in range(7) if n not in bad]
 
 
+@pytest.mark.parametrize(
+    ("bad", "prepared"),
+    [
+        (
+            "raise",
+            "create function T_f() returns trigger language plpgsql as $$ begin if new.v = 'raise' then raise 'no'; end if;"
+            " return new; end $$; create trigger T_t before insert on T for each row execute function T_f()",
+        ),
+        ("".join(chr(0x4E00 + n % 20000 * 7 % 20000) for n in range(9000)), "create index on T (v)"),
+        (object(), "alter table T alter v type inet using null"),
+    ],
+    ids=["a trigger", "an index", "no like in SQL"],
+)
+def test_a_row_that_the_table_cannot_take_for_another_reason_fails_alone(table: Table, bad: Any, prepared: str) -> None:
+    table.run("create table T (v text)")
+    table.run(prepared.replace("T_", f"{table.name}_"))
+    sink = table.sink(["v"])
+    collector = started(sink, delivery="at_least_once")
+    errors: list[BaseException] = []
+    collector.report_error = errors.append  # type: ignore[method-assign]
+    tuples = [tracked(v=v) for v in ("10.0.0.1", bad, "10.0.0.2")]
+    for tup in tuples:
+        sink.execute(tup)
+    sink.execute(TICK)
+    assert collector.failed == [tuples[1]] and collector.acked == [tuples[0], tuples[2]] and len(errors) == 1
+    assert table.run("select count(*) from T") == [(2,)]
+
+
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_the_last_row_of_a_key_stays(table: Table, delivery: str) -> None:
     table.run("create table T (k integer, j text, v integer, unique (j, k))")

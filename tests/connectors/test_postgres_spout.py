@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.postgres import PASSWORD, PostgresServer
+from tests.servers.postgres import PASSWORD, PostgresServer, start
 from topo import ConfigError, PostgresSpout
 from topo.testing.contracts import PartitionedSpoutContract, SourceUnderTest
 from topo.testing.partition_harness import PartitionHarness
@@ -161,6 +161,43 @@ def test_of_many_writers_that_commit_in_any_order_no_row_is_missed(dsn: str, tab
     assert len({len(keys) > 100 for keys in harness.read.values()}) == 1 and len(harness.read) == 3
 
 
+def test_a_row_that_comes_while_the_table_is_looked_at_has_not_settled(dsn: str, table: str) -> None:
+    harness = PartitionHarness(lambda: PostgresSpout(dsn, table, ["n"], key="id", timestamp="at", settle="1h"))
+    connection = harness.tasks[0].spout._loop._reader._source._session.connection()  # type: ignore[union-attr, attr-defined]
+    execute = connection.execute
+    came: list[str] = []
+
+    def look(statement: str, *args: Any) -> Any:
+        found = execute(statement, *args)
+        if "make_interval" in statement and not came:
+            came.append(statement)
+            run(dsn, f"insert into {table} (n) values (1)")
+        return found
+
+    connection.execute = look
+    harness.discover()
+    harness.discover()
+    assert len(came) == 1 and values(harness) == []
+
+
+def test_a_standby_is_refused_without_settle() -> None:
+    """The standby has no primary, which it does not show to a reader."""
+    server = start()
+    try:
+        run(server.address, "create table t (id bigserial primary key, n int, at timestamptz default now() - interval '1 hour')")
+        run(server.address, "insert into t (n) values (1)")
+        server.kill()
+        (server.folder / "data" / "standby.signal").touch()
+        server.start_again()
+        with pytest.raises(ConfigError, match=r"is a standby.*read from the primary"):
+            PartitionHarness(lambda: PostgresSpout(server.address, "t", ["n"], key="id"))
+        harness = PartitionHarness(lambda: PostgresSpout(server.address, "t", ["n"], key="id", timestamp="at", settle="1s"))
+        harness.discover()
+        assert values(harness) == [1]
+    finally:
+        server.stop()
+
+
 # -- where to begin, and what else is read -----------------------------------------------------------------------------------
 
 
@@ -215,6 +252,17 @@ def test_the_time_of_a_row_is_that_of_its_column(dsn: str, table: str) -> None:
     assert [list(stamps) for stamps in seen] == [[1709164801500]]
     ((_, _, (n, at)),) = harness.all_rows()
     assert (n, at.utcoffset()) == (1, timedelta(0)) or at.timestamp() == 1709164801.5
+
+
+def test_a_row_without_a_time_leaves_the_others_theirs(dsn: str, table: str) -> None:
+    run(dsn, f"insert into {table} (n, at) values (1, 'epoch'), (2, null), (3, 'epoch'), (4, 'epoch')")
+    harness = PartitionHarness(lambda: PostgresSpout(dsn, table, ["n"], key="id", timestamp="at"))
+    seen: list[Any] = []
+    take = harness.tasks[0]._collector.emit_rows
+    harness.tasks[0]._collector.emit_rows = lambda *call: (seen.append(call[3]), take(*call))  # type: ignore[method-assign, assignment]
+    harness.turns()
+    assert [None if stamps is None else list(stamps) for stamps in seen] == [[0], None, [0, 0]]
+    assert values(harness) == [1, 2, 3, 4]
 
 
 # -- what cannot be read -----------------------------------------------------------------------------------------------------

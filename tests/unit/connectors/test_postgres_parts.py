@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.connectors.drive import tracked
 from tests.unit.connectors.postgres_values import REFUSED, TAKEN
-from topo import ConfigError, PostgresSpout, UnsupportedValueError
+from topo import ConfigError, PostgresCdcSpout, PostgresSpout, UnsupportedValueError
 from topo.connectors.postgres.column_types import ColumnInfo, check_of
 from topo.connectors.postgres.halving import halved
 from topo.connectors.postgres.keyset import Horizon
@@ -75,7 +75,7 @@ def test_rows_are_halved_until_a_bad_one_is_alone_and_their_order_is_kept(bad: t
             raise ValueError(rows)
         inserted.extend(n for (n,) in rows)
 
-    found = halved([(n,) for n in range(8)], insert, (ValueError,))
+    found = halved([(n,) for n in range(8)], insert, lambda error: isinstance(error, ValueError))
     assert sorted(found) == list(bad)
     assert inserted == [n for n in range(8) if n not in bad]
     assert calls <= 1 + 2 * 3 * max(len(bad), 0)
@@ -86,7 +86,7 @@ def test_an_error_that_no_row_is_at_fault_for_is_raised() -> None:
         raise OSError("gone")
 
     with pytest.raises(OSError, match="gone"):
-        halved([(1,), (2,)], insert, (ValueError,))
+        halved([(1,), (2,)], insert, lambda error: isinstance(error, ValueError))
 
 
 @pytest.mark.parametrize("name", ["", "a.b.c", "shop.", "a\0", "x" * 53])
@@ -177,3 +177,44 @@ def test_arguments_of_the_spout_that_cannot_be_used_are_refused(options: dict[st
     pytest.importorskip("psycopg")
     with pytest.raises(ConfigError, match=why):
         PostgresSpout(**{"dsn": "", "table": "t", "columns": ["n"], "key": "id"} | options)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"partitions": 2.5}, "partitions=2.5 must be an integer"),
+        ({"partitions": True}, "partitions=True must be an integer"),
+        ({"batch": 1.5}, "batch=1.5 must be an integer"),
+        ({"poll_interval": "0s"}, "poll_interval='0s' must be at least 1ms"),
+        ({"timestamp": "at", "settle": "0s"}, "settle='0s' must be at least 1ms"),
+        ({"timestamp": "at", "settle": "-5s"}, "settle='-5s' must be at least 1ms"),
+        ({"key": ""}, "key='' must be the name of a column"),
+        ({"timestamp": ""}, "timestamp='' must be the name of a column"),
+        ({"on_bad_record": "skip"}, "on_bad_record='skip' must be one of"),
+    ],
+)
+def test_values_out_of_range_are_refused_at_once(options: dict[str, Any], why: str) -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(ConfigError, match=why):
+        PostgresSpout(**{"dsn": "", "table": "t", "columns": ["n"], "key": "id"} | options)
+
+
+@pytest.mark.parametrize("options", [{"on_lost": "drop"}, {"on_bad_record": "skip"}])
+def test_choices_of_the_spout_of_changes_are_checked_at_once(options: dict[str, Any]) -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(ConfigError, match="must be one of"):
+        PostgresCdcSpout(**{"dsn": "", "publication": "p", "slot": "s"} | options)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("22003", True), ("23505", True), ("P0001", True), ("54000", True), ("25006", False), ("42501", False), ("53100", False)],
+)
+def test_errors_that_hold_for_all_rows_blame_none(code: str, expected: bool) -> None:
+    pytest.importorskip("psycopg")
+    from psycopg import OperationalError, errors
+
+    from topo.connectors.postgres.table import is_of_row
+
+    assert is_of_row(errors.lookup(code)()) is expected
+    assert not is_of_row(OperationalError()) and not is_of_row(OSError())

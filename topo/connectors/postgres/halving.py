@@ -8,14 +8,14 @@ from topo.connectors.staged_table import TableRow
 
 
 def halved(
-    rows: Sequence[TableRow], insert: Callable[[Sequence[TableRow]], None], row_errors: tuple[type[Exception], ...]
+    rows: Sequence[TableRow], insert: Callable[[Sequence[TableRow]], None], is_of_row: Callable[[Exception], bool]
 ) -> dict[int, Exception]:
     """Insert rows all at once; those among which one is at fault in halves, so that it is alone in the end.
 
     Args:
         rows: in their order.
         insert: inserts some of them, or raises and inserts none.
-        row_errors: the errors that it raises when a row is at fault.
+        is_of_row: whether a row is at fault for an error that it raises; others are raised on.
 
     Returns:
         The error of each row that is at fault, by index.
@@ -26,7 +26,9 @@ def halved(
         first, end = waiting.pop()
         try:
             insert(rows[first:end])
-        except row_errors as error:
+        except Exception as error:
+            if not is_of_row(error):
+                raise
             if end - first == 1:
                 bad[first] = error
             else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import groupby
 from typing import Any, Literal, Protocol
 
 from topo.api.context import TaskContext
@@ -21,6 +22,20 @@ class KeyedRows(Protocol):
     def read(self, source: str, number: int, behind: int, limit: int) -> KeysetBatch: ...
 
     def close(self) -> None: ...
+
+
+def stamped_runs(stamps: list[int | None] | None, first: int, end: int) -> Iterator[tuple[int, int, list[int] | None]]:
+    """Yield rows in runs that have all a stamp or have none: the first, the one behind the last, and their stamps."""
+    if stamps is None:
+        yield first, end, None
+        return
+    if None not in stamps:
+        yield first, end, [stamp for stamp in stamps[first:end] if stamp is not None]
+        return
+    for _, run in groupby(range(first, end), lambda row: stamps[row] is None):
+        rows = list(run)
+        known = [stamp for stamp in stamps[rows[0] : rows[-1] + 1] if stamp is not None]
+        yield rows[0], rows[-1] + 1, known or None
 
 
 class _KeysetPlace:
@@ -114,11 +129,8 @@ class KeysetReader:
         self._greatest[partition.group] = batch.greatest
         first, end = place.given, min(place.given + room, len(batch.keys))
         if end > first:
-            known = None
-            if batch.stamps is not None:
-                known = [stamp for stamp in batch.stamps[first:end] if stamp is not None]
-                known = known if len(known) == end - first else None
-            output.rows(partition, batch.values[first:end], batch.keys[first:end], known)
+            for begin, stop, stamps in stamped_runs(batch.stamps, first, end):
+                output.rows(partition, batch.values[begin:stop], batch.keys[begin:stop], stamps)
             place.at, place.given = batch.keys[end - 1], end
         if end < len(batch.keys):
             return end - first

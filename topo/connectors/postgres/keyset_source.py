@@ -26,15 +26,24 @@ class KeysetSource:
         context: of the task that reads; None: for a list of tables.
 
     Raises:
-        ConfigError: the server refuses the user.
+        ConfigError: the server refuses the user, or is a standby, and there is no `settle`.
         TopoEnvironmentError: it cannot be reached.
     """
 
     def __init__(self, settings: KeysetSettings, context: TaskContext) -> None:
         self._settings = settings
-        self._session = Session("PostgresSpout", settings.dsn, context)
+        self._session = Session("PostgresSpout", settings.dsn, context, self._prepare)
         self._session.open()
         self._horizons: dict[str, Horizon] = {}
+
+    def _prepare(self, connection: psycopg.Connection[Any]) -> None:
+        """Refuse a standby on each new connection: one of several hosts may have become one."""
+        if self._settings.settle_s is None and connection.execute("select pg_is_in_recovery()").fetchone() == (True,):
+            raise ConfigError(
+                f"PostgresSpout: {self._session.where} is a standby, which does not show the transactions that write on its "
+                "primary: rows would be missed; read from the primary (target_session_attrs=primary in dsn=), or give timestamp= "
+                "and settle="
+            )
 
     def tables(self) -> list[str]:
         """Return the tables that the pattern names now, as `to_regclass` reads them."""
@@ -111,9 +120,7 @@ class KeysetSource:
         """See whether the bound can rise."""
         connection = self._session.connection()
         if self._settings.settle_s is not None:
-            (least,) = connection.execute(statements.least_unsettled, (self._settings.settle_s,)).fetchone() or (None,)
-            below = statements.greatest if least is None else statements.greatest_below
-            (found,) = connection.execute(below, () if least is None else (least,)).fetchone() or (None,)
+            (found,) = connection.execute(statements.greatest_settled, (self._settings.settle_s,)).fetchone() or (None,)
             horizon.seen(found, ())
             return
         if horizon.is_waiting:

@@ -94,6 +94,11 @@ class Session:
             self._progress(f"waiting for {self.where}: {text}")
             time.sleep(_PAUSE_S)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as was seen."""
+        return self._connection is not None and not self._connection.closed
+
     def connection(self) -> psycopg.Connection[Any]:
         """Return the connection; it is made where there is none."""
         found = self._connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -60,6 +61,12 @@ def check_dsn(owner: str, dsn: str) -> None:
     else:
         return
     raise ConfigError(f"{owner}: dsn= cannot be read; {reason}")
+
+
+def check_choice(owner: str, name: str, value: object, allowed: Sequence[str]) -> None:
+    """Check that an argument is one of some texts. Raises ConfigError: it is not."""
+    if value not in allowed:
+        raise ConfigError(f"{owner}: {name}={value!r} must be one of {', '.join(map(repr, allowed))}")
 
 
 class KeysetSettings(NamedTuple):

@@ -12,7 +12,7 @@ from topo.api.partition_values import Partition
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.connectors.postgres.keyset_reader import KeysetReader
-from topo.connectors.postgres.settings import KeysetSettings, check_dsn, table_name
+from topo.connectors.postgres.settings import KeysetSettings, check_choice, check_dsn, table_name
 from topo.errors import ConfigError
 
 
@@ -78,8 +78,16 @@ class PostgresSpout(PartitionedSpout):
             raise ConfigError(f"PostgresSpout: columns={columns!r} must be different names, one at least")
         if not self._settings.is_query:
             table_name("PostgresSpout", table)
-        if partitions < 1 or batch < 1:
-            raise ConfigError(f"PostgresSpout: partitions={partitions!r} and batch={batch!r} must be at least 1")
+        for name, value in {"partitions": partitions, "batch": batch}.items():
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"PostgresSpout: {name}={value!r} must be an integer, at least 1")
+        for name, column in {"key": key, "timestamp": timestamp}.items():
+            if (column is not None or name == "key") and (not isinstance(column, str) or not column):
+                raise ConfigError(f"PostgresSpout: {name}={column!r} must be the name of a column")
+        for name, given in {"settle": settle, "poll_interval": poll_interval}.items():
+            if given is not None and duration_ms(given) < 1:
+                raise ConfigError(f"PostgresSpout: {name}={given!r} must be at least 1ms")
+        check_choice("PostgresSpout", "on_bad_record", on_bad_record, ("dead_letter", "fail", "drop"))
         if settle_s is not None and timestamp is None:
             raise ConfigError("PostgresSpout: settle= needs timestamp=, a column with the time of the insert")
         if start is not None and start != "latest" and type(start) is not int:

@@ -17,8 +17,18 @@ from topo.connectors.postgres.statements import COLUMNS_OF, DURABLE, LOCK, SinkS
 from topo.connectors.staged_table import RowBuilder, TableColumns, TableRow
 from topo.errors import ConfigError
 
-_ROW_ERRORS = (psycopg.DataError, psycopg.IntegrityError)
-"""Errors that a row is at fault for."""
+_NOT_OF_ROWS = ("08", "0A", "25", "28", "40", "42", "53", "55", "57", "58")
+"""The classes of SQLSTATE that hold for all rows: connections, unsupported statements, a standby, logins, conflicts of
+transactions, rights and tables that are missing, resources, locks, shutdowns, the system. All rows would be given up for them."""
+
+
+def is_of_row(error: Exception) -> bool:
+    """Return whether a row is at fault for an error: as the server judges it, or a trigger, or psycopg, which cannot send it."""
+    if not isinstance(error, psycopg.Error):
+        return False
+    if error.sqlstate is None:
+        return isinstance(error, (psycopg.DataError, psycopg.ProgrammingError))
+    return error.sqlstate[:2] not in _NOT_OF_ROWS
 
 
 class PostgresTable:
@@ -131,7 +141,10 @@ class PostgresTable:
 
         All others are durable then. When it raises, some may be.
         """
-        return halved(rows, self._insert_all, _ROW_ERRORS)
+        return halved(rows, self._insert_all, self._is_of_row)
+
+    def _is_of_row(self, error: Exception) -> bool:
+        return self._session.is_open and is_of_row(error)
 
     def _insert_all(self, rows: Sequence[TableRow]) -> None:
         with self._session.transaction() as connection:
