@@ -10,7 +10,7 @@ import pytest
 
 from tests.operate.slow_cases import Case, Numbers, Work
 from topo import TopologyBuilder
-from topo.operate.diagnosis import diagnose
+from topo.operate.diagnosis import RULES, diagnose
 
 
 def well(case: Case, builder: TopologyBuilder) -> None:
@@ -105,3 +105,62 @@ def test_a_component_that_is_hot_only_before_a_hotter_one_is_not_blamed(
     for component in ("parse", "store"):
         row(ten, component).update(capacity=0.95, capacity_mean=0.95, in_front=100, wait_s=1.0)
     assert [one.component for one in diagnose(ten, minute)] == ["store"]
+
+
+def checkpoint_without_slow_part(overview: dict[str, Any]) -> None:
+    checkpoint_with_much_state(overview)
+    overview["checkpoints"]["slowest"] |= {"duration_ms": 10.0, "alignment_ms": 0.0, "pause_ms": 0.0}
+
+
+def test_a_slow_checkpoint_without_bolts_or_queues_blames_no_bolt(overviews: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    ten, minute = copy.deepcopy(overviews)
+    checkpoint_without_slow_part(ten)
+    for component in ("parse", "store"):
+        row(ten, component)["wait_s"] = 0.0
+    (found,) = diagnose(ten, minute)
+    assert found.component == "" and "waits for barriers or the store" in found.sentence
+    row(ten, "store")["wait_s"] = 3.0
+    (found,) = diagnose(ten, minute)
+    assert found.component == "store" and "in front of store" in found.sentence
+    for overview in (ten, minute):
+        overview["components"] = [one for one in overview["components"] if one["kind"] == "spout"]
+        overview["edges"] = []
+    assert "checkpoint slow" in [one.kind for one in diagnose(ten, minute)]
+
+
+def test_a_rule_that_raises_ends_neither_status_nor_a_scrape(
+    overviews: tuple[dict[str, Any], dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_view: Any) -> Any:
+        raise ValueError("no such figure")
+
+    ten, minute = copy.deepcopy(overviews)
+    crash_loop(ten)
+    assert [one.kind for one in diagnose(ten, minute, (broken, *RULES))] == ["worker lost again and again"]
+    assert "broken" in caplog.text and "no such figure" in caplog.text
+
+
+def test_event_time_is_held_back_by_a_silent_source_alone(overviews: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    ten, minute = copy.deepcopy(overviews)
+    time = {"lag_s": 60.0, "held_back_by": "parse[0]", "emits_per_s": 0.0}
+    row(ten, "store")["event_time"] = time
+    assert "event time held back" not in [one.kind for one in diagnose(ten, minute)]
+    time["held_back_by"] = "numbers[0]"
+    # A source with rows: the lag is the constant one of its strategy.
+    assert "event time held back" not in [one.kind for one in diagnose(ten, minute)]
+    row(ten, "numbers")["out_per_s"] = 0.0
+    assert "event time held back" in [one.kind for one in diagnose(ten, minute)]
+
+
+@pytest.mark.parametrize("lost", [{"restarts": 1}, {"epoch": 2}])
+def test_no_held_inputs_are_named_after_a_loss(overviews: tuple[dict[str, Any], dict[str, Any]], lost: dict[str, int]) -> None:
+    ten, minute = copy.deepcopy(overviews)
+    for overview in (ten, minute):
+        overview["delivery"] = "at_least_once"
+        row(overview, "store")["counters"] |= {"executed": 900, "acked": 100, "failed": 0}
+        grows("numbers", "timed_out")(overview)
+    (found,) = diagnose(ten, minute)
+    assert "store has 800 inputs" in found.sentence
+    ten |= lost
+    (found,) = diagnose(ten, minute)
+    assert "inputs that it has not acked" not in found.sentence and found.component == "numbers"

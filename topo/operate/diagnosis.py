@@ -6,12 +6,15 @@ component, the figures that show it, and the command or change that mends it. `R
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 from topo.operate import load_rules, trouble_rules
 from topo.operate.view import FindingRow, Overview, View
 
-RULES: tuple[Callable[[View], Iterator[FindingRow]], ...] = (
+Rule = Callable[[View], Iterator[FindingRow]]
+
+RULES: tuple[Rule, ...] = (
     trouble_rules.lost_workers,
     trouble_rules.failing,
     trouble_rules.given_up,
@@ -27,13 +30,25 @@ RULES: tuple[Callable[[View], Iterator[FindingRow]], ...] = (
 )
 
 
-def diagnose(overview: Overview, minute: Overview | None = None) -> list[FindingRow]:
-    """Return the findings about a topology that runs, in the order of `RULES`; notes only where nothing else is found.
+_LOG = logging.getLogger(__name__)
+
+
+def diagnose(overview: Overview, minute: Overview | None = None, rules: tuple[Rule, ...] = RULES) -> list[FindingRow]:
+    """Return the findings about a topology that runs, in the order of `rules`; notes only where nothing else is found.
 
     Args:
         overview: of the last 10 s.
         minute: of the last minute, for counts that grow; the same by default.
     """
     view = View(overview, overview if minute is None else minute)
-    found = [one for rule in RULES for one in rule(view)]
+    found = [one for rule in rules for one in _by(rule, view)]
     return [one for one in found if one.severity != "note"] or found
+
+
+def _by(rule: Rule, view: View) -> list[FindingRow]:
+    """Return what a rule finds; an exception in it must not end `topo status`, or the scrape of all topologies."""
+    try:
+        return list(rule(view))
+    except Exception:
+        _LOG.exception("the rule %s failed on %s, and is left out", getattr(rule, "__name__", rule), view.name)
+        return []

@@ -71,8 +71,12 @@ class View:
         return [row for row in self.bolts if row["capacity"] >= HOT and (row["wait_s"] is None or row["wait_s"] >= WAITS_S)]
 
     def holder(self) -> Mapping[str, Any] | None:
-        """Return the bolt that has the most inputs which it has neither acked nor failed; None where they are not tracked."""
-        return max(self.bolts, key=unacked, default=None) if self.all["delivery"] == "at_least_once" else None
+        """Return the bolt that has the most inputs which it has neither acked nor failed.
+
+        None where that is not known: inputs are not tracked, or a loss has ended some of them, which the counters over all lives
+        do not distinguish from held ones."""
+        is_known = self.all["delivery"] == "at_least_once" and not self.all["restarts"] and self.all["epoch"] <= 1
+        return max(self.bolts, key=unacked, default=None) if is_known else None
 
 
 def _reached(component: str, edges: Mapping[str, list[str]]) -> list[str]:
