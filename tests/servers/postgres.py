@@ -65,12 +65,14 @@ class PostgresServer(Server):
     def freeze(self) -> None:
         """Let it and its sessions answer nothing, with their connections open."""
         for one in self._family():
-            one.suspend()
+            with suppress(psutil.NoSuchProcess):
+                one.suspend()
 
     def thaw(self) -> None:
         """Let it and its sessions continue."""
         for one in self._family():
-            one.resume()
+            with suppress(psutil.NoSuchProcess):
+                one.resume()
 
     def start_again(self) -> None:
         """Start it on the data that there is."""
