@@ -60,7 +60,9 @@ def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise click.UsageError(f"--listen takes HOST:PORT, such as {DEFAULT}; got {text!r}")
-    return host.strip("[]"), int(port)
+    if ":" in host:
+        raise click.UsageError(f"--listen takes a name or an IPv4 address, such as {DEFAULT}; got {text!r}")
+    return host, int(port)
 
 
 def _is_loopback(host: str) -> bool:

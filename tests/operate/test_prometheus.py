@@ -209,6 +209,7 @@ def test_the_command_prints_and_refuses(home: Path, capsys: pytest.CaptureFixtur
     for arguments, text in (
         (["--listen", "0.0.0.0:0"], "is reached by other machines"),
         (["--listen", "localhost"], "--listen takes HOST:PORT"),
+        (["--listen", "[::1]:9464"], "a name or an IPv4 address"),
         (["--listen", "127.0.0.1:70000"], "--listen takes HOST:PORT"),
     ):
         refused = call(capsys, "metrics", *arguments, "--home", home)

@@ -47,13 +47,14 @@ def history(
 def _stored(folder: TopologyFolder, since_s: int) -> Iterator[PastPoints]:
     for path in (folder.older_history, folder.history):
         for row in json_lines(path):
-            # Most lines of a long run are older than the question.
-            if row.get("first_s", 0) + row.get("step_s", 0) * row.get("length", 0) < since_s:
-                continue
             try:
-                yield columns_of(row)
-            except FrameError:
+                # Most lines of a long run are older than the question.
+                if row.get("first_s", 0) + row.get("step_s", 0) * row.get("length", 0) < since_s:
+                    continue
+                columns = columns_of(row)
+            except (FrameError, TypeError, AttributeError):
                 continue
+            yield columns
 
 
 def as_data(columns: PastPoints, subjects: Iterable[str] | None = None) -> dict[str, Any]:

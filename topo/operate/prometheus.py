@@ -5,11 +5,14 @@ The figures are those of `overview`; nothing is computed here. A master is asked
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from socket import SHUT_RDWR, socket
+from socketserver import ThreadingMixIn
+from threading import Lock, Thread, Timer
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -29,6 +32,8 @@ except ImportError as error:
 DEADLINE_S = 2.0
 """A master that takes longer to answer is not up for this scrape."""
 FRESH_S = 1.0
+REQUEST_S = 10.0
+"""A whole request, from the accept to the last byte of the answer, takes no longer."""
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Family = Any
@@ -83,14 +88,14 @@ class TopologyCollector:
             # A topology may be removed at any moment.
             with suppress(TopoError):
                 folders.append(self._state.find(name))
-        overviews = {folder.name: self._ask(folder) if folder.is_running() else None for folder in folders}
-        running = {name: overview for name, overview in overviews.items() if overview is not None}
+        answers = overviews(folders, self._ask)
+        running = {name: overview for name, overview in answers.items() if overview is not None}
         for metric in TABLE:
             family = _family(metric.name, metric.kind, metric.help, metric.labels)
             for name, overview in running.items():
                 _add(family, metric, name, overview)
             if metric.name == "topo_up":
-                for name in overviews.keys() - running.keys():
+                for name in answers.keys() - running.keys():
                     family.add_metric([name], 0.0)
             elif metric.name == "topo_status":
                 for folder in folders:
@@ -100,6 +105,27 @@ class TopologyCollector:
             if family.samples:
                 yield family
         yield from _of_users(running)
+
+
+def overviews(
+    folders: Sequence[TopologyFolder],
+    ask: Callable[[TopologyFolder], Mapping[str, Any] | None],
+    deadline_s: float = DEADLINE_S,
+) -> dict[str, Mapping[str, Any] | None]:
+    """Ask all masters at once; None for those without an answer in time, which take no time from the others."""
+    answers: dict[str, Mapping[str, Any] | None] = {folder.name: None for folder in folders}
+
+    def put(folder: TopologyFolder) -> None:
+        answers[folder.name] = ask(folder) if folder.is_running() else None
+
+    threads = [Thread(target=put, args=(folder,), daemon=True) for folder in folders]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + deadline_s
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    # A copy: an answer after the deadline is for no scrape.
+    return dict(answers)
 
 
 def _family(name: str, kind: str, text: str, labels: Iterable[str]) -> Family:
@@ -151,7 +177,7 @@ def _last_status(folder: TopologyFolder) -> str:
 
 
 class MetricsServer:
-    """Answers scrapes, one at a time, until `close`.
+    """Answers scrapes, each in a thread, until `close`.
 
     Attributes:
         address: host and port.
@@ -160,12 +186,13 @@ class MetricsServer:
         UserError: the address is taken, or not one of this machine.
     """
 
-    def __init__(self, collector: TopologyCollector, host: str, port: int) -> None:
+    def __init__(self, collector: TopologyCollector, host: str, port: int, request_s: float = REQUEST_S) -> None:
         self._collector = collector
         try:
             self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_QuietHandler)
         except OSError as error:
             raise UserError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        self._server.request_s = request_s
         self.address = f"{host}:{self._server.server_port}"
 
     def serve(self) -> None:
@@ -194,8 +221,10 @@ class MetricsServer:
         return [b"" if method == "HEAD" else content]
 
 
-class _Server(WSGIServer):
+class _Server(ThreadingMixIn, WSGIServer):
     request_queue_size = 16
+    daemon_threads = True
+    request_s = REQUEST_S
 
     def server_bind(self) -> None:
         # The base class looks the name of the host up, which may take seconds and is not needed.
@@ -205,11 +234,25 @@ class _Server(WSGIServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
-    def get_request(self) -> Any:
-        request, address = super().get_request()
-        # A client that sends nothing must not hold up the others.
-        request.settimeout(5.0)
-        return request, address
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        # A client that sends nothing, or a byte now and then, must not keep a thread and a file for ever.
+        timer = Timer(self.request_s, _cut, (request,))
+        timer.daemon = True
+        timer.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            timer.cancel()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A client that goes away is no error of this server.
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+def _cut(request: socket) -> None:
+    with suppress(OSError):
+        request.shutdown(SHUT_RDWR)
 
 
 class _QuietHandler(WSGIRequestHandler):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as some
 
 from topo.errors import FrameError, UserError
 from topo.observability.history import TIERS, History, PastPoints, block_of, columns_of, joined
+from topo.operate.past import history
 
 START_S = 1_700_000_000 // 300 * 300
 KEY = ("component/count", "out")
@@ -148,3 +151,15 @@ def test_a_damaged_block_is_refused_as_such(damage: Any) -> None:
 def test_too_many_points_are_refused() -> None:
     with pytest.raises(UserError, match="1,000,000 points of 1 s are too many"):
         joined([PastPoints(0, 1, 0, {})], 0, 1_000_000, 1)
+
+
+def test_a_row_that_is_none_ends_no_history(tmp_path: Path) -> None:
+    good = History()
+    for second in range(30):
+        good.record(1000 * (START_S + second), overview(2.0))
+    block = good.take_block(START_S + 30, is_last=True)
+    rows = [{"first_s": "x"}, {"first_s": [], "step_s": {}}, block]
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    folder: Any = SimpleNamespace(older_history=tmp_path / "none", history=tmp_path / "history.jsonl", is_running=lambda: False)
+    found = history(folder, START_S, 10, until_s=START_S + 30)
+    assert list(found.series[KEY]) == [2.0, 2.0, 2.0]
