@@ -1,0 +1,132 @@
+"""Every page in a real Chromium: nothing on the console, text stays text, no violation of axe-core, and a fit at 420 pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
+
+Open = Callable[..., Any]
+PAGES = {
+    "": ("region", "Topologies"),
+    "t/readings": ("region", "Components"),
+    "t/readings/c/parse": ("heading", "Tasks, the busiest first"),
+    "t/readings/time": ("region", "Event time by component"),
+    "t/exact/checkpoints": ("heading", "On disk"),
+    "t/readings/errors": ("heading", "ValueError"),
+    "t/readings/dead-letters": ("region", "Dead letters"),
+    "t/readings/logs": ("log", "Log lines"),
+    "t/readings/tap?component=parse": ("region", "Tuples"),
+    "t/readings/trace?rate=5&for=600": ("region", "Where the time went"),
+    "t/readings/profile?component=parse&seconds=120": ("region", "Functions"),
+    "t/readings/workers": ("region", "Workers"),
+    "t/readings/settings": ("region", "Settings"),
+}
+"""By address, the part that appears with the figures of the page."""
+CHARTED = {"t/readings", "t/readings/c/parse", "t/readings/time"}
+VIOLATIONS = """async () => (await axe.run()).violations.map(
+    (one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(' | ')}`)"""
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_each_page_is_accessible_and_fits(open_tab: Open, axe: str, theme: str, width: int) -> None:
+    tab = open_tab(width=width, theme=theme)
+    tab.evaluate(axe)
+    found: dict[str, list[str]] = {}
+    for page, (role, name) in PAGES.items():
+        tab.evaluate("to => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('popstate')) }", f"/{page}")
+        if "?" in page:
+            tab.get_by_role("button", name="Start").click()
+        tab.get_by_role(role, name=name).first.wait_for()
+        if page in CHARTED:
+            tab.locator("figure").first.wait_for()
+        wrong = tab.evaluate(VIOLATIONS)
+        if tab.evaluate("document.documentElement.scrollWidth") > width:
+            wrong.append("wider than the window")
+        if wrong:
+            found[page] = wrong
+    assert found == {}
+
+
+def test_dialogs_are_accessible_in_both_themes(open_tab: Open, axe: str) -> None:
+    for theme in ("light", "dark"):
+        tab = open_tab(theme=theme)
+        tab.get_by_role("region", name="Components").wait_for()
+        tab.evaluate(axe)
+        for key, name in (("?", "Keyboard shortcuts"), ("/", "Search")):
+            tab.keyboard.press(key)
+            tab.get_by_role("dialog", name=name).wait_for()
+            assert tab.evaluate(VIOLATIONS) == [], name
+            tab.keyboard.press("Escape")
+
+
+def test_a_script_in_an_error_stays_text(open_tab: Open) -> None:
+    tab = open_tab("t/readings/errors")
+    tab.get_by_text("<img src=x onerror=alert(1)>").first.wait_for()
+    tab.get_by_text("Traceback of the last").click()
+    tab.locator("pre", has_text="ValueError: <img").wait_for()
+    assert tab.locator("img").count() == 0
+
+
+def test_event_time_names_who_is_waited_for_and_the_late_inputs(open_tab: Open) -> None:
+    tab = open_tab("t/readings/time")
+    tab.get_by_text("next waits for parse[").wait_for()
+    tab.locator("tr", has_text="per-key").locator("td .much").wait_for()
+    tab.get_by_label("Tasks of").select_option("parse")
+    tab.get_by_text("parse[1]", exact=True).wait_for()
+
+
+def test_a_checkpoint_shows_the_time_of_each_task(open_tab: Open) -> None:
+    tab = open_tab("t/exact/checkpoints")
+    tab.get_by_role("button", name="complete, ").last.click()
+    tab.get_by_role("link", name="per-key[0]").wait_for()
+    assert "n=" in tab.url
+
+
+def test_the_search_leads_to_a_component_and_keys_to_pages(open_tab: Open) -> None:
+    tab = open_tab()
+    tab.get_by_role("region", name="Components").wait_for()
+    tab.keyboard.press("/")
+    tab.get_by_role("combobox", name="Search").fill("pars")
+    tab.get_by_role("option", name="parse").wait_for()
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**/c/parse")
+    tab.get_by_role("dialog", name="Search").wait_for(state="hidden")
+    tab.keyboard.press("o")
+    tab.wait_for_url("**/t/readings")
+    tab.keyboard.press("]")
+    tab.wait_for_url("**/t/readings/time")
+
+
+def test_the_address_keeps_filters_and_ranges(open_tab: Open) -> None:
+    tab = open_tab("t/readings/logs?level=warning&text=nothing-like-that")
+    tab.get_by_text("No line is like that.").wait_for()
+    assert tab.get_by_label("Level").first.input_value() == "warning"
+    tab.get_by_label("Text").fill("")
+    tab.get_by_label("Level").first.select_option("info")
+    tab.get_by_text("worker 0 starts").first.wait_for()
+    assert tab.url.endswith("/logs")
+
+
+FOLD = """async () => {
+    const { fold } = await import(document.querySelector('script[src]').src.replace('main.js', 'fold.js'));
+    const rows = [], edges = [];
+    for (let team = 0; team < 10; team += 1) for (let one = 0; one < 12; one += 1) {
+        const source = `team${team}-step${one}`, target = `team${(team + 1) % 10}-step${one}`;
+        rows.push({ component: source, kind: 'bolt', parallelism: 1, capacity: one / 12 });
+        edges.push({ source, target, per_s: 5, in_front: 1, full: 0 });
+    }
+    const all = fold(rows, edges, '', ''), open = fold(rows, edges, 'team3', ''), near = fold(rows, edges, '', 'team3-step1');
+    const figures = [all.rows.length, all.edges.length, all.edges[0].per_s, all.rows[0].capacity, open.rows.length];
+    return [...figures, near.rows.map((row) => row.component)];
+}"""
+
+
+def test_many_components_are_folded_by_prefix_or_to_a_neighbourhood(open_tab: Open) -> None:
+    *figures, near = open_tab().evaluate(FOLD)
+    assert figures == [10, 10, 60, 11 / 12, 21]
+    assert sorted(near) == [f"team{team}-step1" for team in (1, 2, 3, 4, 5)]
