@@ -1,10 +1,17 @@
-"""Word count as a program of streams, as one bolt by hand, and as a bolt for each step: CPU time of all processes.
+"""Programs of streams beside the same jobs by hand: CPU time of all processes, and whether the goals hold.
 
-    python benchmarks/streams.py [--words 300000] [--rounds 5] [--delivery at_least_once]
+    python benchmarks/streams.py [--records 1000000] [--rounds 7] [--only "word count"]
 
-Each form reads the same lines of ten words, splits them, lowers the words, drops stop words, and counts the rest by key. A round
-runs the three one after the other, in one worker, so that load of the machine meets all alike. A run of a tenth of the words is
-subtracted: starting and ending cost the same in all. Figures are medians of the ratios within rounds.
+| job | by hand |
+| --- | --- |
+| word count: split, lower, drop stop words, count by key | a bolt for each step, or one bolt for all |
+| window: events of a user in each second of event time | a bolt that parses, and a WindowBolt |
+| join: orders with the payments within a second | a bolt that parses for each side, and a ProcessBolt |
+| dedupe: the first event of each user | a bolt that parses, and a ProcessBolt |
+
+A round runs all forms one after the other, every second round backwards, each form in one worker, so that load of the machine
+meets all alike. A run of a tenth of the records is subtracted: starting and ending cost the same in all. A ratio is the CPU time
+by hand, by that of streams, within a round; printed are the median and the range. `plain` is without the compiled hot path.
 """
 
 from __future__ import annotations
@@ -14,20 +21,75 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topo import BasicBolt, IterableSpout, StatefulBolt, Topology, TopologyBuilder
-from topo.streams import AT_END, StreamBuilder
+import msgspec
+
+from topo import (
+    BasicBolt,
+    IterableSpout,
+    ProcessBolt,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    WatermarkStrategy,
+    WindowBolt,
+    aggregates,
+)
+from topo.hot import KIND
+from topo.streams import AT_END, Stream, StreamBuilder, Tumbling
 
 STOP = frozenset({"the", "and", "of"})
 WORDS = ["The", "sea", "and", "Sky", "of", "stone", "River", "light", "DAY", "wind"]
 PER_LINE = 10
+USERS = 100
+SECOND = 1000
+FIRST_MS = 1_700_000_000_000
+WITHIN = "1s"
+
+
+class Event(msgspec.Struct):
+    """A click, an order or a payment: whose it is, and when."""
+
+    id: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A ratio to be reached: the cost of a form by hand, by that of streams."""
+
+    name: str
+    by_hand: str
+    streams: str
+    delivery: str
+    least: float
+    is_plain: bool = False
+
+    def ratio(self, cost: dict[tuple[str, str, bool], float]) -> float:
+        """Return the ratio within a round."""
+        return cost[self.by_hand, self.delivery, self.is_plain] / cost[self.streams, self.delivery, self.is_plain]
+
+
+GOALS = [
+    Goal("word count, a bolt for each step", "three", "fused", "at_least_once", 3.0),
+    Goal("word count, one bolt, plain", "one", "fused", "at_least_once", 1.05, is_plain=True),
+    Goal("word count, one bolt", "one", "fused", "at_least_once", 1.0),
+    Goal("word count, one bolt, combined", "one", "fused", "exactly_once", 1.2),
+    Goal("window", "window_by_hand", "window", "exactly_once", 0.95),
+    Goal("join", "join_by_hand", "join", "exactly_once", 0.95),
+    Goal("dedupe", "dedupe_by_hand", "dedupe", "exactly_once", 0.95),
+]
+
+
+# -- word count --------------------------------------------------------------------------------------------------------------
 
 
 def lines(count: int) -> Iterator[str]:
-    for number in range(count):
+    for number in range(count // PER_LINE):
         shift = number % PER_LINE
         yield " ".join([*WORDS[shift:], *WORDS[:shift]])
 
@@ -89,10 +151,9 @@ class Count(StatefulBolt):
         print(sum(self.counts.values()), "words")
 
 
-def _hand(count: int, delivery: str, *steps: BasicBolt) -> Topology:
-    builder = TopologyBuilder("by-hand").config(delivery=delivery, workers=1)
+def _word_count(count: int, delivery: str, *steps: BasicBolt) -> Topology:
+    builder, above = _by_hand(delivery), "lines"
     builder.set_spout("lines", IterableSpout(lambda: lines(count), ("line",)))
-    above = "lines"
     for step in steps:
         name = type(step).__name__.lower()
         builder.set_bolt(name, step).shuffle_grouping(above)
@@ -102,50 +163,203 @@ def _hand(count: int, delivery: str, *steps: BasicBolt) -> Topology:
 
 
 def three(count: int, delivery: str) -> Topology:
-    """Return the topology with a bolt for each step."""
-    return _hand(count, delivery, Split(), Lower(), Keep())
+    """Return word count with a bolt for each step."""
+    return _word_count(count, delivery, Split(), Lower(), Keep())
 
 
 def one(count: int, delivery: str) -> Topology:
-    """Return the topology with one bolt for all steps."""
-    return _hand(count, delivery, Words())
+    """Return word count with one bolt for all steps."""
+    return _word_count(count, delivery, Words())
 
 
 def fused(count: int, delivery: str) -> StreamBuilder:
-    """Return the program of streams."""
-    flow = StreamBuilder("fused").config(delivery=delivery, workers=1)
+    """Return word count as a program of streams."""
+    flow = _flow(delivery)
     words = flow.from_iterable(lambda: lines(count), of=str).flat_map(str.split).map(str.lower)
-    words.filter(lambda word: word not in STOP).key_by(lambda word: word).count(emit=AT_END).to(lambda entry: None)
+    words.filter(lambda word: word not in STOP).key_by(lambda word: word).count(emit=AT_END).to(ignore)
     return flow
 
 
-def seconds(form: str, count: int, delivery: str) -> float:
+# -- window, join, dedupe ----------------------------------------------------------------------------------------------------
+
+
+def events(count: int, ids: int, delay: int = 0) -> Iterator[str]:
+    for number in range(count):
+        yield f'{{"id": "{number % ids}", "at": {FIRST_MS + number + delay}}}'
+
+
+class Parse(BasicBolt):
+    """Emits the fields of events, and on which side they are."""
+
+    outputs = ("id", "at", "left")
+
+    def __init__(self, left: bool = True) -> None:
+        self.left = left
+
+    def prepare(self, context: Any) -> None:
+        self.decode = msgspec.json.Decoder(Event).decode
+
+    def execute(self, tup: Any, collector: Any) -> None:
+        event = self.decode(tup.values[0])
+        collector.emit((event.id, event.at, self.left))
+
+
+class First(ProcessBolt):
+    """The first event of each user."""
+
+    def open(self, context: Any) -> None:
+        self.seen = context.state.value("seen")
+
+    def process(self, tup: Any, context: Any, collector: Any) -> None:
+        if self.seen.get() is None:
+            self.seen.set(True)
+            ignore(tup.values)
+
+
+class Pairs(ProcessBolt):
+    """Each order with the payments within a second."""
+
+    def open(self, context: Any) -> None:
+        self.sides = {left: context.state.value(name) for left, name in ((True, "left"), (False, "right"))}
+
+    def process(self, tup: Any, context: Any, collector: Any) -> None:
+        _id, at, left = tup.values
+        mine, others = self.sides[left], self.sides[not left]
+        for other in others.get() or ():
+            if 0 <= (other - at if left else at - other) <= SECOND:
+                ignore((at, other))
+        mine.set((*(mine.get() or ()), at))
+        context.register_event_time_timer(at + SECOND if left else at)
+
+    def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
+        for left, side in self.sides.items():
+            kept = tuple(at for at in side.get() or () if at > (timestamp - SECOND if left else timestamp))
+            side.set(kept) if kept else side.clear()
+
+
+def _parsed(builder: TopologyBuilder, name: str, rows: Callable[[], Iterator[str]], left: bool = True) -> str:
+    builder.set_spout(name, IterableSpout(rows, ("line",)))
+    times = WatermarkStrategy.bounded_out_of_orderness("0s", timestamp="at")
+    builder.set_bolt(f"parse-{name}", Parse(left), watermarks=times).shuffle_grouping(name)
+    return f"parse-{name}"
+
+
+def _read(flow: StreamBuilder, name: str, rows: Callable[[], Iterator[str]]) -> Stream[Event]:
+    return flow.from_iterable(rows, of=str, name=name).parse_json(Event).with_event_time(lambda event: event.at)
+
+
+def window_by_hand(count: int, delivery: str) -> Topology:
+    """Return the windows as a WindowBolt."""
+    builder = _by_hand(delivery)
+    parsed = _parsed(builder, "events", lambda: events(count, USERS))
+    bolt = WindowBolt(key="id", window=Tumbling("1s"), aggregate=aggregates.Count())
+    builder.set_bolt("window", bolt).fields_grouping(parsed, "id")
+    return builder.build()
+
+
+def window(count: int, delivery: str) -> StreamBuilder:
+    """Return the windows as a program of streams."""
+    flow = _flow(delivery)
+    read = _read(flow, "events", lambda: events(count, USERS))
+    read.key_by(lambda event: event.id).window(Tumbling("1s")).count().to(ignore)
+    return flow
+
+
+def join_by_hand(count: int, delivery: str) -> Topology:
+    """Return the join as a ProcessBolt."""
+    builder = _by_hand(delivery)
+    half = count // 2
+    orders = _parsed(builder, "orders", lambda: events(half, half))
+    payments = _parsed(builder, "payments", lambda: events(half, half, 5), left=False)
+    builder.set_bolt("pairs", Pairs("id")).fields_grouping(orders, "id").fields_grouping(payments, "id")
+    return builder.build()
+
+
+def join(count: int, delivery: str) -> StreamBuilder:
+    """Return the join as a program of streams."""
+    flow = _flow(delivery)
+    half = count // 2
+    orders = _read(flow, "orders", lambda: events(half, half)).key_by(lambda event: event.id)
+    payments = _read(flow, "payments", lambda: events(half, half, 5)).key_by(lambda event: event.id)
+    orders.interval_join(payments, lambda order, payment: (order.at, payment.at), after=WITHIN).to(ignore)
+    return flow
+
+
+def dedupe_by_hand(count: int, delivery: str) -> Topology:
+    """Return the first events as a ProcessBolt."""
+    builder = _by_hand(delivery)
+    parsed = _parsed(builder, "events", lambda: events(count, max(1, count // 2)))
+    builder.set_bolt("first", First("id")).fields_grouping(parsed, "id")
+    return builder.build()
+
+
+def dedupe(count: int, delivery: str) -> StreamBuilder:
+    """Return the first events as a program of streams."""
+    flow = _flow(delivery)
+    read = _read(flow, "events", lambda: events(count, max(1, count // 2)))
+    read.key_by(lambda event: event.id).dedupe().to(ignore)
+    return flow
+
+
+def ignore(_result: object) -> None:
+    """Take a result."""
+
+
+def _by_hand(delivery: str) -> TopologyBuilder:
+    return TopologyBuilder("by-hand").config(delivery=delivery, workers=1)
+
+
+def _flow(delivery: str) -> StreamBuilder:
+    return StreamBuilder("streams").config(delivery=delivery, workers=1)
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------------
+
+
+def seconds(form: str, count: int, delivery: str, is_plain: bool) -> float:
     """Return the CPU time of a run with all its processes."""
-    before = os.times()
     command = [Path(sys.executable).with_name("topo"), "run", f"{Path(__file__)}:{form}", "-p", f"count={count}", "-p"]
-    subprocess.run([*command, f"delivery={delivery}"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment = {**os.environ, "TOPO_PURE": "1"} if is_plain else dict(os.environ)
+    before = os.times()
+    ended = subprocess.run([*command, f"delivery={delivery}"], env=environment, capture_output=True, text=True)
     after = os.times()
+    if ended.returncode:
+        raise SystemExit(f"{form} with {delivery} failed:\n{ended.stdout}{ended.stderr}")
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def main() -> None:
-    """Measure, and print the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--words", type=int, default=300_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--delivery", default="at_least_once")
+    """Measure, and print each ratio with its goal. The exit code is 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000, help="words, or events; by default 1,000,000")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", default="", help='the goals whose names begin so, such as "word count"')
     given = parser.parse_args()
-    count = given.words // PER_LINE
+    goals = [goal for goal in GOALS if goal.name.startswith(given.only)]
+    if KIND == "plain":
+        print("the compiled hot path is not there: all figures are of the plain one")
+    runs = dict.fromkeys((form, goal.delivery, goal.is_plain) for goal in goals for form in (goal.by_hand, goal.streams))
     rounds = []
-    for _ in range(given.rounds):
+    for number in range(given.rounds):
         cost = {}
-        for form in ("three", "one", "fused"):
-            cost[form] = seconds(form, count, given.delivery) - seconds(form, count // 10, given.delivery)
+        for run in reversed(runs) if number % 2 else runs:
+            form, delivery, is_plain = run
+            whole, part = (seconds(form, count, delivery, is_plain) for count in (given.records, given.records // 10))
+            cost[run] = whole - part
         rounds.append(cost)
-        print({form: f"{value:.2f}" for form, value in cost.items()}, flush=True)
-    for form in ("three", "one"):
-        ratios = [cost[form] / cost["fused"] for cost in rounds]
-        print(f"{given.delivery}: fused is x{statistics.median(ratios):.2f} of {form} ({min(ratios):.2f} to {max(ratios):.2f})")
+        shown = {" ".join((*run[:2], *["plain"] * run[2])): f"{spent:.2f} s" for run, spent in cost.items()}
+        print(f"round {number + 1} of {given.rounds}:", shown, flush=True)
+    missed = 0
+    for goal in goals:
+        ratios = [goal.ratio(cost) for cost in rounds]
+        median = statistics.median(ratios)
+        missed += median < goal.least
+        word = "holds" if median >= goal.least else "MISSED"
+        print(
+            f"{goal.name:<34} {goal.delivery:<14} x{median:.2f} ({min(ratios):.2f} to {max(ratios):.2f})  "
+            f"goal x{goal.least:.2f}  {word}"
+        )
+    raise SystemExit(1 if missed else 0)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ import msgspec
 from topo import IterableSpout, PrintBolt
 from topo.streams import (
     AT_END,
+    CoProcess,
     KeyedList,
     KeyedMap,
     KeyedProcess,
     KeyedValue,
+    Rows,
     SideOutput,
     Stream,
     StreamBuilder,
@@ -121,3 +123,34 @@ def urls(user: int, found: Windowed[Sequence[Click]]) -> list[str]:
 
 
 window.process(urls)  # wrong
+
+
+class Meet(CoProcess[str, Click, Click, int]):
+    def process_left(self, record: Click, context: StreamContext[str], out: StreamOutput[int]) -> None:
+        out.emit(record.url)  # wrong
+
+    def process_right(self, record: Click, context: StreamContext[str], out: StreamOutput[int]) -> None: ...
+
+
+of_url = clicks.map(lambda click: Page(click.url)).key_by(lambda page: page.url)
+table = of_url.latest()
+of_url.latest(deleted=lambda page: page.user)  # wrong
+by_user.join(of_url, lambda click, page: page.user, window=Tumbling("1m"))  # wrong
+by_user.join(of_url, lambda click, page: page.url)  # wrong
+by_user.left_join(of_url, lambda click, page: page.url, window=Tumbling("1m"))  # wrong
+by_user.outer_join(of_url, lambda click, page: click.url, window=Tumbling("1m"))  # wrong
+by_user.interval_join(clicks, lambda click, other: click.at, after="1h")  # wrong
+by_user.left_interval_join(of_url, lambda click, page: page.url, after="1h")  # wrong
+by_user.join_table(of_url, lambda click, page: page.url)  # wrong
+by_user.left_join_table(table, lambda click, page: page.url)  # wrong
+by_user.connect(of_url).process(Meet())  # wrong
+by_user.left_join(of_url, lambda click, page: click.at, window=Tumbling("1m"), late=(LATE, LATE))  # wrong
+by_user.join_table(table, lambda click, page: page.url, as_of=True, late=SideOutput("late", Page))  # wrong
+table.changes().map(lambda change: change.new.url)  # wrong
+clicks.batch(100).map(lambda batch: batch.url)  # wrong
+known = clicks.broadcast(lambda click: click.user)
+clicks.broadcast(lambda click: click.usr)  # wrong
+clicks.enrich(known, lambda click, table: table[click.at])  # wrong
+by_user.enrich(known, lambda click, table: table[click.user].nam)  # wrong
+by_user.enrich(table, lambda click, pages: click.url)  # wrong
+by_user.join(of_url, lambda click, page: click.at, window=Rows(3))  # wrong

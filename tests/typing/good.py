@@ -10,11 +10,16 @@ import msgspec
 from topo import IterableSpout, PrintBolt
 from topo.streams import (
     AT_END,
+    BroadcastTable,
+    Change,
+    ConnectedStreams,
+    CoProcess,
     KeyedList,
     KeyedMap,
     KeyedProcess,
     KeyedStream,
     KeyedValue,
+    Rows,
     Session,
     SideOutput,
     Sliding,
@@ -22,6 +27,7 @@ from topo.streams import (
     StreamBuilder,
     StreamContext,
     StreamOutput,
+    Table,
     Tumbling,
     Windowed,
     agg,
@@ -123,6 +129,7 @@ assert_type(by_user.key_by(lambda click: click.at), KeyedStream[int, Click])
 assert_type(by_user.count(emit=AT_END), KeyedStream[str, int])
 assert_type(by_user.map(lambda click: click.at).reduce(lambda a, b: a + b, emit=every("1s")), KeyedStream[str, int])
 assert_type(by_user.fold(0.0, lambda total, click: total + click.price), KeyedStream[str, float])
+assert_type(by_user.dedupe(within="1h"), KeyedStream[str, Click])
 assert_type(by_user.process(Seen(), name="seen"), KeyedStream[str, int])
 assert_type(by_user.process(Seen(), name="again").side(LATE), Stream[Click])
 
@@ -161,3 +168,38 @@ clicks.to(print)
 clicks.to(lambda click: print(click.user))
 clicks.map(lambda click: (click.user, click.at)).to(PrintBolt(), fields=("user", "at"), parallelism=2)
 by_user.count().to(lambda entry: print(entry[0].upper(), entry[1] + 1))
+
+
+class Meet(CoProcess[str, Click, Page, int]):
+    def process_left(self, record: Click, context: StreamContext[str], out: StreamOutput[int]) -> None:
+        out.emit(record.at)
+
+    def process_right(self, record: Page, context: StreamContext[str], out: StreamOutput[int]) -> None: ...
+
+
+by_url = clicks.key_by(lambda click: click.url)
+of_url = clicks.map(lambda click: Page(click.url)).key_by(lambda page: page.url)
+assert_type(by_url.connect(of_url), ConnectedStreams[str, Click, Page])
+assert_type(by_url.connect(of_url).process(Meet()), KeyedStream[str, int])
+assert_type(by_url.join(of_url, lambda c, p: (c.at, p.url), window=Tumbling("1m")), KeyedStream[str, tuple[int, str]])
+assert_type(by_url.left_join(of_url, lambda c, p: p.url if p else None, window=Tumbling("1m")), KeyedStream[str, str | None])
+assert_type(by_url.outer_join(of_url, lambda c, p: c.at if c else 0, window=Tumbling("1m")), KeyedStream[str, int])
+assert_type(by_url.interval_join(of_url, lambda click, page: click.at, after="1h"), KeyedStream[str, int])
+assert_type(by_url.left_interval_join(of_url, lambda c, p: c.at if p else 0, before="1s"), KeyedStream[str, int])
+table = of_url.latest(deleted=lambda page: page.url == "")
+assert_type(table, Table[str, Page])
+assert_type(by_url.join_table(table, lambda click, page: page.url), KeyedStream[str, str])
+assert_type(by_url.left_join_table(table, lambda click, page: page), KeyedStream[str, Page | None])
+late_sides = (SideOutput("late-clicks", Click), SideOutput("late-pages", Page))
+assert_type(by_url.join(of_url, lambda c, p: c.at, window=Tumbling("1m"), late=late_sides).side(late_sides[1]), Stream[Page])
+assert_type(by_url.interval_join(of_url, lambda c, p: c.at, after="1h", late=late_sides), KeyedStream[str, int])
+assert_type(by_url.join_table(table, lambda click, page: page.url, as_of=True, late=LATE), KeyedStream[str, str])
+assert_type(table.changes(), KeyedStream[str, Change[Page]])
+assert_type(table.changes().map(lambda change: change.new.url if change.new else None), KeyedStream[str, str | None])
+assert_type(clicks.batch(100, within="1s"), Stream[list[Click]])
+pages = clicks.map(lambda click: Page(click.url)).broadcast(lambda page: page.url, deleted=lambda page: page.url == "")
+assert_type(pages, BroadcastTable[str, Page])
+assert_type(clicks.enrich(pages, lambda click, known: known[click.url].url), Stream[str])
+assert_type(by_user.enrich(pages, lambda click, known: click.url in known), KeyedStream[str, bool])
+assert_type(by_user.window(Rows(10), late=LATE).count(), KeyedStream[str, Windowed[int]])
+assert_type(by_user.window(Tumbling("1h"), early="1m").count(), KeyedStream[str, Windowed[int]])

@@ -11,21 +11,29 @@ from __future__ import annotations
 
 from topo.streams import aggregates as agg
 from topo.streams.aggregates import Aggregate
+from topo.streams.joins import CoProcess
+from topo.streams.pairing import BroadcastTable
 from topo.streams.process import KeyedList, KeyedMap, KeyedProcess, KeyedValue, StreamContext, StreamOutput
-from topo.streams.results import AT_END, EACH, SideOutput, Windowed, every
-from topo.streams.stream import KeyedStream, Stream, WindowedStream
+from topo.streams.results import AT_END, EACH, Change, SideOutput, Windowed, every
+from topo.streams.running import run, submit
+from topo.streams.stream import ConnectedStreams, KeyedStream, Stream, Table, WindowedStream
 from topo.streams.stream_builder import StreamBuilder
-from topo.streams.windows import Session, Sliding, Tumbling
+from topo.streams.windows import Rows, Session, Sliding, Tumbling
 
 __all__ = [
     "AT_END",
     "EACH",
     "Aggregate",
+    "BroadcastTable",
+    "Change",
+    "CoProcess",
+    "ConnectedStreams",
     "KeyedList",
     "KeyedMap",
     "KeyedProcess",
     "KeyedStream",
     "KeyedValue",
+    "Rows",
     "Session",
     "SideOutput",
     "Sliding",
@@ -33,9 +41,12 @@ __all__ = [
     "StreamBuilder",
     "StreamContext",
     "StreamOutput",
+    "Table",
     "Tumbling",
     "Windowed",
     "WindowedStream",
     "agg",
     "every",
+    "run",
+    "submit",
 ]

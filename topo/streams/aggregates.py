@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from topo.streams.chain import open_function
+
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -19,6 +21,9 @@ class Aggregate(ABC, Generic[T_contra, R_co]):
     The accumulator is a value that a tuple could carry (numbers, text, tuples of these), because it is part of every snapshot;
     a list comes back from a snapshot as a tuple. `add` and `merge` return a new one, and leave their arguments as they are.
     """
+
+    def open(self, context: Any) -> None:
+        """Called once in each task before everything else; `context` is None."""
 
     @abstractmethod
     def create(self) -> Any:
@@ -38,22 +43,26 @@ class Aggregate(ABC, Generic[T_contra, R_co]):
 
 
 class _Fold(Aggregate[T, R_co]):
-    """An aggregate made of functions."""
+    """An aggregate of what a function returns for each record."""
 
     def __init__(
         self,
+        of: Callable[[T], Any],
         first: Any,
-        add: Callable[[Any, T], Any],
+        add: Callable[[Any, Any], Any],
         merge: Callable[[Any, Any], Any],
         result: Callable[[Any], R_co] = lambda accumulator: accumulator,
     ) -> None:
-        self._first, self._add, self._merge, self._result = first, add, merge, result
+        self._of, self._first, self._add, self._merge, self._result = of, first, add, merge, result
+
+    def open(self, context: Any) -> None:
+        open_function(self._of, context)
 
     def create(self) -> Any:
         return self._first
 
     def add(self, accumulator: Any, record: T) -> Any:
-        return self._add(accumulator, record)
+        return self._add(accumulator, self._of(record))
 
     def result(self, accumulator: Any) -> R_co:
         return self._result(accumulator)
@@ -64,19 +73,20 @@ class _Fold(Aggregate[T, R_co]):
 
 def count() -> Aggregate[object, int]:
     """Return the number of records."""
-    return _Fold(0, lambda total, _record: total + 1, _plus)
+    return _Fold(lambda _record: 1, 0, _plus, _plus)
 
 
 def sum_of(of: Callable[[T], N]) -> Aggregate[T, N]:
     """Return the sum of a value of each record; 0 to begin with, so integers stay integers."""
-    return _Fold(0, lambda total, record: total + of(record), _plus)
+    return _Fold(of, 0, _plus, _plus)
 
 
 def mean_of(of: Callable[[T], float]) -> Aggregate[T, float]:
     """Return the arithmetic mean of a value of each record."""
     return _Fold(
+        of,
         (0, 0),
-        lambda both, record: (both[0] + of(record), both[1] + 1),
+        lambda both, value: (both[0] + value, both[1] + 1),
         lambda first, second: (first[0] + second[0], first[1] + second[1]),
         lambda both: both[0] / both[1],
     )
@@ -102,4 +112,4 @@ def _extreme(of: Callable[[T], C], choose: Callable[[Any, Any], Any]) -> Aggrega
             return second if first is None else first
         return choose(first, second)
 
-    return _Fold(None, lambda best, record: merge(best, of(record)), merge)
+    return _Fold(of, None, merge, merge)

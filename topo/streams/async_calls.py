@@ -36,23 +36,20 @@ class AsyncCall(AsyncBolt):
 
     async def open(self, context: TaskContext) -> None:
         """Compile how records are read and written."""
-        self._record = self._layout.unpacker()
+        self._record = self._layout.unpacker(0)
         self._pack = self._results.packer(self._place)
         if (begin := opener(self._function)) is not None and isawaitable(opening := begin(context)):
             await opening
 
     async def call(self, tup: Tuple) -> Any:
         """Call the function."""
-        return [self._row(await self._function(self._read(tup)))]
+        return [self._row(await self._function(self._record(tup.values)))]
 
     def on_timeout(self, tup: Tuple) -> Any:
         """Return the result that the user gives in place of the call's."""
         if self._on_timeout is None:
             return super().on_timeout(tup)
-        return [self._row(self._on_timeout(self._read(tup)))]
-
-    def _read(self, tup: Tuple) -> Any:
-        return self._record(tup.values if self._layout.attributes else tup.values[0])
+        return [self._row(self._on_timeout(self._record(tup.values)))]
 
     def _row(self, record: Any) -> tuple[Any, ...]:
         packed = self._pack(record)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
 from topo.user_errors import blame_place
 
+_log = logging.getLogger("topo.streams")
 _KEYS = frozenset({str, int, bytes, bool, type(None)})
 _OTHER_KEYS = (float, datetime, date, time, timedelta, Decimal, UUID)
 _INDENT = "    "
@@ -66,6 +68,7 @@ class Leaf:
         layout: of its rows.
         keyed: the key is the first value.
         with_record: False where the reader takes the key alone.
+        counted: the row is a key and 1, so that the rows of a slice can be added up.
         spread: the record is a sequence of the row's values.
     """
 
@@ -76,6 +79,7 @@ class Leaf:
     keyed: bool
     with_record: bool = True
     spread: bool = False
+    counted: bool = False
 
 
 @dataclass(eq=False)
@@ -87,14 +91,14 @@ class Chain:
         label: of the body, for errors.
         site: of the body.
         tree: what reads the body's records.
-        body: the user's function in the body, which is opened with those of the operators.
+        bodies: the user's functions in the body, which are opened with those of the operators.
     """
 
     name: str
     label: str
     site: Site
     tree: list[ChainStep | Leaf]
-    body: Any = None
+    bodies: Sequence[Any] = ()
 
     def steps(self) -> Iterable[ChainStep]:
         """Return all operators, each as often as the tree has it."""
@@ -102,14 +106,14 @@ class Chain:
 
     def open(self, context: Any) -> None:
         """Call `open` of the functions that are objects with one."""
-        functions = {id(one): one for one in (self.body, *(step.function for step in self.steps()))}
+        functions = {id(one): one for one in (*self.bodies, *(step.function for step in self.steps()))}
         for function in functions.values():
-            if (begin := opener(function)) is not None:
-                begin(context)
+            open_function(function, context)
 
     def compiled(
-        self, head: str, before: Sequence[str] = (), after: Sequence[str] = (), space: dict[str, Any] | None = None
-    ) -> Callable[..., None]:
+        self, head: str, before: Sequence[str] = (), after: Sequence[str] = (), space: dict[str, Any] | None = None,
+        *, adds: bool = False,
+    ) -> Callable[..., None]:  # fmt: skip
         """Return the function of the chain.
 
         Args:
@@ -117,8 +121,9 @@ class Chain:
             before: lines ahead of the chain.
             after: lines behind it, which run when no operator has raised.
             space: names that these lines use.
+            adds: `before` sets `add`, which takes rows of the main stream that need no check.
         """
-        writer = _Writer(self, space or {})
+        writer = _Writer(self, space or {}, adds=adds)
         for line in before:
             writer.put(2, line, self.label, self.site)
         writer.tree(self.tree, 2, "r", "k", "")
@@ -138,6 +143,12 @@ def opener(function: Any) -> Callable[..., Any] | None:
     return begin if callable(begin) else None
 
 
+def open_function(function: Any, context: Any = None) -> None:
+    """Call the `open` of a function that is an object with one."""
+    if (begin := opener(function)) is not None:
+        begin(context)
+
+
 def walk(tree: Iterable[ChainStep | Leaf]) -> Iterable[ChainStep | Leaf]:
     """Return all parts of a tree, parents first."""
     for one in tree:
@@ -148,8 +159,8 @@ def walk(tree: Iterable[ChainStep | Leaf]) -> Iterable[ChainStep | Leaf]:
 
 
 class _Writer:
-    def __init__(self, chain: Chain, space: dict[str, Any]) -> None:
-        self._name = chain.name
+    def __init__(self, chain: Chain, space: dict[str, Any], *, adds: bool) -> None:
+        self._name, self._adds = chain.name, adds
         self._lines: list[str] = []
         self._owners: list[tuple[str, Site]] = []
         self._space = {**space, "SCALARS": SCALARS, "KEYS": _KEYS, "DecodeError": msgspec.DecodeError}
@@ -218,7 +229,15 @@ class _Writer:
                 check = self._named("check", leaf.layout.class_check(leaf.label))
                 self.put(depth, f"if type({r}) is not {cls}: {check}({r})", leaf.label, leaf.site)
             values += leaf.layout.packed(r, self._space)
+        if leaf.counted:
+            values.append("1")
         row = f"({', '.join([*values, f'*{r}'] if leaf.spread else values)},)"
+        if self._adds and not t and leaf.stream == DEFAULT_STREAM and not leaf.spread and set(values) <= {k, r, "1"}:
+            # The check that `emit` would make, in line.
+            plain = " and ".join(f"type({value}) is str" for value in dict.fromkeys(values) if value != "1")
+            self.put(depth, f"if {plain}: add({row})", leaf.label, leaf.site)
+            self.put(depth, f"else: emit({row})", leaf.label, leaf.site)
+            return
         where = f", {leaf.stream!r}" if t or leaf.stream != DEFAULT_STREAM else ""
         if where and leaf.stream == DEFAULT_STREAM:
             where = ", DEFAULT_STREAM"
@@ -235,14 +254,8 @@ class _Writer:
             return
         f = self._named("f", step.function) if step.function is not None else ""
         result = inlined(step.function, r) or f"{f}({r})"
-        if kind == "map":
-            put(f"{(new := self._fresh('r'))} = {result}")
-            r = new
-        elif kind == "map_keyed":
-            put(f"{(new := self._fresh('r'))} = {f}({k}, {r})")
-            r = new
-        elif kind == "entries":
-            put(f"{(new := self._fresh('r'))} = ({k}, {r})")
+        if kind in ("map", "map_keyed", "entries"):
+            put(f"{(new := self._fresh('r'))} = {result if kind == 'map' else f'{f}({k}, {r})'}")
             r = new
         elif kind in ("tap", "call"):
             put(f"{f}({r})")
@@ -263,31 +276,32 @@ class _Writer:
         elif kind == "with_event_time":
             t = self._fresh("t")
             put(f"{t} = {result}")
-            put(f"if type({t}) is not int: {self._named('refuse', _refuse_time)}({t})")
+            put(f"if type({t}) is not int or {t} < 10_000_000_000: {self._named('check', _TimeCheck(step.label))}({t})")
         elif kind in ("key_by", "gather"):
             k = self._fresh("k")
             put(f"{k} = {result}" if f else f"{k} = None")
             if f:
                 # The comparison with the usual type costs a third of the look-up.
-                put(f"if type({k}) is not str and type({k}) not in KEYS: {self._named('check', _check_key)}({k})")
+                put(f"if type({k}) is not str and type({k}) not in KEYS: {self._named('check', check_key)}({k})")
         # merge and values change nothing.
         if main or kind in ("flat_map", "filter", "only", "branch"):
             self.tree(main, depth, r, k, t)
 
     def _parse(self, step: ChainStep, depth: int, r: str, k: str, t: str) -> None:
+        def put(depth: int, text: str) -> None:
+            self.put(depth, text, step.label, step.site)
+
         new, decode = self._fresh("r"), self._named("decode", msgspec.json.Decoder(step.record).decode)
-        main = step.then.get(MAIN, [])
         bad = next((then for output, then in step.then.items() if output != MAIN), None)
-        if bad is None:
-            self.put(depth, f"{new} = {decode}({r})", step.label, step.site)
-            self.tree(main, depth, new, k, t)
-            return
-        self.put(depth, "try:", step.label, step.site)
-        self.put(depth + 1, f"{new} = {decode}({r})", step.label, step.site)
-        self.put(depth, "except DecodeError:", step.label, step.site)
-        self.tree(bad, depth + 1, r, k, t)
-        self.put(depth, "else:", step.label, step.site)
-        self.tree(main, depth + 1, new, k, t)
+        inner = depth if bad is None else depth + 1
+        if bad is not None:
+            put(depth, "try:")
+        put(inner, f"{new} = {decode}({r})")
+        if bad is not None:
+            put(depth, "except DecodeError:")
+            self.tree(bad, inner, r, k, t)
+            put(depth, "else:")
+        self.tree(step.then.get(MAIN, []), inner, new, k, t)
 
 
 _SAME = (lambda record: record).__code__
@@ -310,18 +324,28 @@ def _refuse_text(given: str) -> None:
     raise UserError(f"flat_map was given the str {given!r:.80}, which would become its characters; return a list")
 
 
-def _refuse_time(given: object) -> None:
-    what = f"with_event_time was given {given!r:.80} ({type(given).__name__})"
-    raise UserError(f"{what}; return whole milliseconds since the epoch, such as int(seconds * 1000)")
+class _TimeCheck:
+    """Refuses a timestamp that is no int, and warns once of seconds since the epoch (of 2001 to 2286)."""
+
+    def __init__(self, label: str) -> None:
+        self._label, self._has_warned = label, False
+
+    def __call__(self, given: object) -> None:
+        if type(given) is not int:
+            what = f"with_event_time was given {given!r:.80} ({type(given).__name__})"
+            raise UserError(f"{what}; return whole milliseconds since the epoch, such as int(seconds * 1000)")
+        if given >= 1_000_000_000 and not self._has_warned:
+            self._has_warned = True
+            _log.warning("%s was given %d, which looks like seconds; it takes milliseconds: multiply by 1000", self._label, given)
 
 
-def _check_key(key: Any) -> None:
+def check_key(key: Any) -> None:
     """Refuse what cannot be a key: it would arrive as something else, or not in the same task each time."""
     if type(key) is tuple:
         for part in key:
-            _check_key(part)
+            check_key(part)
     elif type(key) not in _KEYS and type(key) not in _OTHER_KEYS:
         fix = "a key is a str, int, float, bool, bytes, None, a date or time, a Decimal, a UUID, or a tuple of these"
-        raise UserError(f"key_by was given {key!r:.80} ({type(key).__name__}); {fix}")
+        raise UserError(f"the key function returned {key!r:.80} ({type(key).__name__}); {fix}")
     elif (isinstance(key, float) and math.isnan(key)) or (isinstance(key, Decimal) and key.is_nan()):
-        raise UserError("key_by was given NaN, which is not equal to itself; filter such records out before")
+        raise UserError("the key function returned NaN, which is not equal to itself; filter such records out before")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, cycle, repeat
+from operator import length_hint
 from typing import Any
 
 from topo.api.async_io import RetryStrategy
@@ -12,17 +14,34 @@ from topo.api.durations import duration_ms
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import Spout
 from topo.api.two_phase import TwoPhaseSink
+from topo.api.windows import CountWindows
 from topo.errors import UserError
 from topo.streams import aggregates
 from topo.streams.aggregates import Aggregate
 from topo.streams.captured import own_function, rebound
 from topo.streams.chain import opener
 from topo.streams.functions import problem_of, result_type
-from topo.streams.graph import KEYED, MAIN, REST, RUNNING, SIDE, SOURCES, Graph, Node, readers_of
+from topo.streams.graph import (
+    KEYED,
+    MAIN,
+    PROCESSES,
+    READER,
+    REST,
+    RUNNING,
+    SIDE,
+    SOURCES,
+    STATEFUL,
+    Graph,
+    Node,
+    above,
+    keyed_by,
+    readers_of,
+)
+from topo.streams.joins import CoProcess
 from topo.streams.naming import derived_ids
 from topo.streams.process import KeyedDeclaration, KeyedMap, KeyedProcess, declared_state
 from topo.streams.records import layout_of
-from topo.streams.results import EmitWhen, SideOutput
+from topo.streams.results import AT_END, EmitWhen, SideOutput
 from topo.streams.windows import TimeWindows
 
 _BOLTS = (Bolt, BasicBolt, OperatorBolt)
@@ -30,17 +49,25 @@ _WITH_STATE = (StatefulBolt, TwoPhaseSink, OperatorBolt)
 _CALLED_WITH = {
     "map": (1, "record"), "flat_map": (1, "record"), "filter": (1, "record"), "branch": (1, "record"), "tap": (1, "record"),
     "with_event_time": (1, "record"), "key_by": (1, "record"), "call": (1, "record"), "map_keyed": (2, "key, record"),
-    "reduce": (2, "so_far, record"), "fold": (2, "so_far, record"),
+    "reduce": (2, "so_far, record"), "fold": (2, "so_far, record"), "enrich": (2, "record, table"), "broadcast": (1, "record"),
 }  # fmt: skip
 _WINDOW_CALLS = {"reduce": (2, "so_far, record"), "top_n": (1, "record"), "process": (2, "key, window")}
 _VALUES = (str, bytes, int, float, list, dict, set)
 """An instance of these is no type, where one is wanted. (Types in quotes could not be resolved.)"""
+_NUMBERS = {
+    "parallelism": "parallelism={!r} must be",
+    "capacity": "capacity={!r} must be",
+    "size": "batch({!r}) must have",
+    "n": "top_n({!r}) must have",
+}
+_DURATIONS = ("before", "after", "within", "timeout", "lateness", "early")
 _TIMER = "register_event_time_timer"
+_INSTEAD_OF_EVENT_TIME = {"window": ", or use clock='processing'", "interval_join": "", "join_table": ", or leave as_of=True out"}
 
 
 def problems_of(graph: Graph) -> list[str]:
     """Return all mistakes of a program: one sentence each, with the fix."""
-    found = [*_names(graph), *_unread(graph), *_captured(graph), *_event_time(graph)]
+    found = [*_names(graph), *_unread(graph), *_captured(graph), *_event_time(graph), *_ends(graph)]
     for node in graph.nodes:
         found += [f"{node}: {problem}" for problem in (*_function(node), *_open(node), *_settings(node), *_record(node))]
     return found + list(_processes(graph))
@@ -64,11 +91,17 @@ def _names(graph: Graph) -> Iterator[str]:
             yield f"{other}: the name {taken!r} is that of a component behind {node}; give another"
 
 
+def unnamed(graph: Graph) -> list[str]:
+    """Return a mistake for each operator without a name that a savepoint has to find again."""
+    nodes = (node for node in graph.nodes if node.name is None and _kind_with_state(node) is not None)
+    return [f"{node} has no name, and require_names is set; give it a name=, by which savepoints know it" for node in nodes]
+
+
 def _kind_with_state(node: Node) -> str | None:
     """Return the kind by which an unnamed operator is called whose state or positions are in savepoints."""
     if node.kind in ("sink", "through"):
         return type(node.function).__name__ if isinstance(node.function, _WITH_STATE) else None
-    return node.kind if node.kind in KEYED | SOURCES else None
+    return node.kind if node.kind in STATEFUL | SOURCES else None
 
 
 def _unread(graph: Graph) -> Iterator[str]:
@@ -76,11 +109,11 @@ def _unread(graph: Graph) -> Iterator[str]:
     if not graph.nodes:
         yield f"the program {graph.name!r} has no source; begin with from_files, from_iterable or from_spout"
     for node in graph.nodes:
-        if node.kind in ("sink", "call"):
+        if node.kind in ("sink", "call", READER):
             continue
         outputs = [MAIN, *([REST] if node.kind == "branch" else [])]
         outputs += [f"{SIDE}{tag.name}" for tag in node.settings.get("sides") or ()]
-        if node.kind == "process" and any(id_ == id(node) for id_, _output in readers):
+        if node.settings.get("sides", ()) is None and any(id_ == id(node) for id_, _output in readers):
             continue  # a process may have side outputs alone
         for output in outputs:
             if (id(node), output) in readers:
@@ -98,7 +131,7 @@ def _captured(graph: Graph) -> Iterator[str]:
     for node, captured in graph.captured:
         if node.kind in SOURCES:
             continue
-        for name in rebound(node.function, captured):
+        for name in rebound(node.settings.get("call", (node.function,))[0], captured):
             yield (
                 f"{node}: its function uses {name!r}, which has another value by now, as the variable of a loop has; bind it: "
                 f"lambda record, {name}={name}: ..."
@@ -129,18 +162,17 @@ def _function(node: Node) -> Iterator[str]:
 
 
 def _open(node: Node) -> Iterator[str]:
-    """Refuse an `open` that would not run, or whose coroutine nothing would await."""
-    function = node.function
-    begin = opener(function) if node.kind not in SOURCES | {"through", "sink"} else None
+    """Refuse an `open` whose coroutine nothing would await."""
+    function, settings = node.function, node.settings
     if isinstance(function, KeyedProcess):
         for name in ("open", "process", "on_timer", "close"):
             if inspect.iscoroutinefunction(getattr(function, name)):
                 yield f"{type(function).__name__}.{name} is an async def, and nothing would await it; make it a def"
-    elif begin is not None and node.kind == "window" and node.settings["result"] not in _WINDOW_CALLS:
-        what = f"{node.settings['result']} does not call the open() of {type(function).__name__}"
-        yield f"{what}; call it in a map before the window"
-    elif begin is not None and node.kind != "async_map" and inspect.iscoroutinefunction(begin):
-        yield f"{type(function).__name__}.open is an async def, and nothing would await it; make it a def"
+    if node.kind in SOURCES | {"through", "sink", "async_map"}:
+        return
+    for one in (function, *settings.get("call", ())[:1], *settings.get("parts", ())):
+        if inspect.iscoroutinefunction(opener(one)):
+            yield f"{type(one).__name__}.open is an async def, and nothing would await it; make it a def"
 
 
 def _async_function(node: Node) -> Iterator[str]:
@@ -148,20 +180,20 @@ def _async_function(node: Node) -> Iterator[str]:
     own = own_function(function)
     if own is None or not inspect.iscoroutinefunction(own):
         yield f"async_map takes an async def; got {function!r:.60}. Give it to map, or call it by asyncio.to_thread"
-    capacity = node.settings["capacity"]
-    if type(capacity) is not int or capacity < 1:
-        yield f"capacity={capacity!r} must be a whole number, 1 or more"
 
 
 def _settings(node: Node) -> Iterator[str]:
     settings = node.settings
     parallelism = settings.get("parallelism")
-    if node.kind == "call":
-        if parallelism is not None or settings.get("fields") is not None:
-            given = "parallelism" if parallelism is not None else "fields"
-            yield f"a function is called where the record was made, so {given}= has no effect; leave it out, or give a bolt"
-    elif parallelism is not None and (type(parallelism) is not int or parallelism < 1):
-        yield f"parallelism={parallelism!r} must be a whole number, 1 or more"
+    if node.kind == "call" and (parallelism is not None or settings.get("fields") is not None):
+        given = "parallelism" if parallelism is not None else "fields"
+        yield f"a function is called where the record was made, so {given}= has no effect; leave it out, or give a bolt"
+    for name, words in _NUMBERS.items() if node.kind != "call" else ():
+        if name in settings and (type(value := settings[name]) is not int or value < 1):
+            yield f"{words.format(value)} a whole number, 1 or more"
+    for name in _DURATIONS:
+        is_needed = name in settings and (name in ("before", "after") or node.kind == "batch")
+        yield from _duration(name, settings.get(name), is_needed=is_needed, above_zero=name in ("within", "early"))
     fields = settings.get("fields") or ()
     if node.kind in ("sink", "through") and not (
         isinstance(fields, list | tuple) and all(isinstance(one, str) for one in fields)
@@ -176,19 +208,50 @@ def _settings(node: Node) -> Iterator[str]:
             yield f"a SideOutput was given the name {tag.name!r}; give it a text that is not empty"
     if node.kind == "async_map":
         yield from _async_settings(node)
-    if node.kind == "window":
-        yield from _window_settings(node)
+    deleted = settings.get("deleted")
+    if deleted is not None and (problem := problem_of(deleted, "deleted", 1, "record")) is not None:
+        yield problem
+    if (call := settings.get("call")) is not None and (problem := problem_of(*call)) is not None:
+        yield problem
+    if (late := settings.get("late")) and len(late) != 2:
+        yield f"late= takes two tags, for this stream and for the other: late=({late[0]!r:.60}, ...)"
+    if node.kind == "join_table" and settings["sides"] and not settings["event_time"]:
+        yield "late= has an effect with as_of=True only; leave it out"
+    yield from _sides_parallelism(node)
     if node.kind in RUNNING and not isinstance(settings["emit"], EmitWhen):
         yield f"emit={settings['emit']!r}: give EACH, AT_END or every('1s')"
-    if node.kind == "window" and not isinstance(settings["window"], TimeWindows):
-        kind = type(settings["window"]).__name__
-        yield f"window takes Tumbling, Sliding or Session; got a {kind}. For other windows give a WindowBolt to through(...)"
+    if node.kind == "window":
+        yield from _window_kind(settings)
+        if settings["result"] == "aggregate":
+            yield from _aggregates(settings["parts"], node.function)
+
+
+def _window_kind(settings: Mapping[str, Any]) -> Iterator[str]:
+    window, is_join = settings["window"], "call" in settings
+    if isinstance(window, CountWindows) and not is_join and window.slide_ms is None and window.over_ms is None:
+        if duration_is_set := [name for name in ("lateness", "early") if settings[name] not in (None, "0s")]:
+            yield f"{duration_is_set[0]}= goes by time, and Rows by the number of records; leave it out"
+        if settings["sides"]:
+            yield "late= goes by time, and Rows by the number of records; leave it out"
+    elif not isinstance(window, TimeWindows):
+        kinds = "Tumbling, Sliding or Session" if is_join else "Tumbling, Sliding, Session or Rows"
+        what = f"window takes {kinds}; got a {type(window).__name__}"
+        yield f"{what}. For other windows give a WindowBolt to through(...)"
+
+
+def _sides_parallelism(node: Node) -> Iterator[str]:
+    """Two keyed streams of one operator: each record of a key has to reach the one task that has the key."""
+    source = node.inputs[0][0] if node.inputs else node
+    if node.kind in KEYED and source.kind == "merge":
+        left, right = (keyed_by(one) for one, _output in source.inputs)
+        mine, other = left.settings["parallelism"], right.settings["parallelism"]
+        if mine != other:
+            yield f"its parallelism is {mine}, of {left}, but that of {right} is {other}; give both the same"
 
 
 def _async_settings(node: Node) -> Iterator[str]:
     settings = node.settings
     timeout, retry = settings["timeout"], settings["retry"]
-    yield from _duration("timeout", timeout)
     if retry is not None and not isinstance(retry, RetryStrategy):
         yield f"retry={retry!r}: give a strategy, such as ExponentialBackoffRetry(...), or None"
     if settings["on_timeout"] is not None:
@@ -198,41 +261,38 @@ def _async_settings(node: Node) -> Iterator[str]:
             yield problem
 
 
-def _window_settings(node: Node) -> Iterator[str]:
-    settings = node.settings
-    yield from _duration("lateness", settings["lateness"])
-    if settings["result"] == "top_n" and (type(n := settings["n"]) is not int or n < 1):
-        yield f"top_n({n!r}) must have a whole number, 1 or more"
-    if settings["result"] == "aggregate":
-        if not settings["parts"]:
-            yield "aggregate takes one to three aggregates, such as agg.count()"
-        for part in settings["parts"]:
-            if not isinstance(part, Aggregate):
-                name = getattr(part, "__name__", "")
-                fix = f"; call it: agg.{name}(...)" if callable(getattr(aggregates, name, None)) else ""
-                yield f"aggregate takes aggregates, such as agg.count(); got {part!r:.60}{fix}"
-        if settings["into"] is not None:
-            count = len(settings["parts"])
-            if (problem := problem_of(settings["into"], "into", count, "the results")) is not None:
-                yield problem
+def _aggregates(parts: Sequence[Any], into: Any) -> Iterator[str]:
+    if not parts:
+        yield "aggregate takes one to three aggregates, such as agg.count()"
+    for part in parts:
+        if not isinstance(part, Aggregate):
+            name = getattr(part, "__name__", "")
+            fix = f"; call it: agg.{name}(...)" if callable(getattr(aggregates, name, None)) else ""
+            yield f"aggregate takes aggregates, such as agg.count(); got {part!r:.60}{fix}"
+    if into is not None and (problem := problem_of(into, "into", len(parts), "the results")) is not None:
+        yield problem
 
 
-def _duration(name: str, value: Any) -> Iterator[str]:
-    if value is None:
+def _duration(name: str, value: Any, *, is_needed: bool = False, above_zero: bool = False) -> Iterator[str]:
+    if value is None and not is_needed:
         return
     try:
-        if duration_ms(value) < 0:
-            yield f"{name}={value!r} must not be negative"
+        ms = duration_ms(value)
     except UserError as error:
         yield f"{name}={value!r}: {error}"
+        return
+    if ms < 0 or (above_zero and ms == 0):
+        yield f"{name}={value!r} must {'be above zero' if above_zero else 'not be negative'}"
 
 
-def _state(declared: KeyedDeclaration) -> Iterator[str]:
+def _state(declared: KeyedDeclaration[Any]) -> Iterator[str]:
+    if not declared.name:
+        yield "a state has no name; declare it on the class, as in total = KeyedValue(int)"
     types = [declared.of, *([declared.keys_of] if isinstance(declared, KeyedMap) else [])]
     for of in types:
         if isinstance(of, _VALUES):
             yield f"the state {declared.name!r} takes a type, such as int; got {of!r:.60}"
-    yield from (f"the state {declared.name!r}: {problem}" for problem in _duration("ttl", declared.ttl))
+    yield from (f"the state {declared.name!r}: {problem}" for problem in _duration("ttl", declared.ttl, above_zero=True))
 
 
 def _record(node: Node) -> Iterator[str]:
@@ -253,15 +313,19 @@ def _processes(graph: Graph) -> Iterator[str]:
     seen: dict[int, Node] = {}
     for node in graph.nodes:
         process = node.function
-        if node.kind != "process":
+        if node.kind not in PROCESSES:
             continue
-        if isinstance(process, type):
+        if (node.kind == "connect" or isinstance(process, CoProcess)) and not (
+            node.kind == "connect" and isinstance(process, CoProcess)
+        ):
+            yield f"{node}: connect(...).process takes an instance of a CoProcess, and it alone; got {process!r:.60}"
+        elif isinstance(process, type):
             yield f"{node}: the class {process.__name__} was given; give an instance, process({process.__name__}())"
         elif not isinstance(process, KeyedProcess):
             yield f"{node}: process takes a KeyedProcess; got {process!r:.60} ({type(process).__name__})"
         elif (first := seen.setdefault(id(process), node)) is not node:
             yield f"{first} and {node} share one instance, and with it its state; give each its own"
-        else:
+        elif node.kind != "dedupe":
             yield from (f"{node}: {problem}" for declared in declared_state(process) for problem in _state(declared))
             for name, value in vars(process).items():
                 if isinstance(value, KeyedDeclaration):
@@ -277,17 +341,30 @@ def _event_time(graph: Graph) -> Iterator[str]:
             if without.kind in RUNNING:
                 yield f"{what}: it emits them by the clock or at the end; use emit=EACH, or windows with clock='processing'"
             else:
-                yield (
-                    f"{what}; put .with_event_time(lambda record: ..., disorder='5s') behind it, or use "
-                    + ("clock='processing'" if node.kind == "window" else "processing-time timers")
-                )
+                instead = _INSTEAD_OF_EVENT_TIME.get(node.kind, ", or use processing-time timers")
+                yield f"{what}; put .with_event_time(lambda record: ..., disorder='5s') behind it{instead}"
+
+
+def _ends(graph: Graph) -> Iterator[str]:
+    """Refuse results at the end of an input that is known to have none."""
+    for node in graph.nodes:
+        if node.kind in RUNNING and node.settings["emit"] == AT_END:
+            endless = [source for source in above(node) if source.kind in SOURCES and _is_endless(source.function)]
+            yield from (f"{node} emits at the end (AT_END), and {one} never ends; use emit=every('1s')" for one in endless)
+
+
+def _is_endless(items: Any) -> bool:
+    is_repeated = isinstance(items, repeat) and length_hint(items, -1) < 0
+    return is_repeated or isinstance(items, count | cycle) or (isinstance(items, Spout) and items.is_endless)
 
 
 def _goes_by_event_time(node: Node) -> bool:
     if node.kind == "window":
         return getattr(node.settings["window"], "is_event_time", False) is True
-    if node.kind != "process":
+    if node.kind not in PROCESSES:
         return False
+    if node.settings.get("event_time"):
+        return True
     cls = node.function if isinstance(node.function, type) else type(node.function)
     methods: list[Any] = [one for base in cls.__mro__ for one in vars(base).values()]
     return any(_TIMER in getattr(getattr(one, "__code__", None), "co_names", ()) for one in methods)
@@ -300,6 +377,7 @@ def _without_event_time(node: Node, seen: set[int]) -> Iterator[Node]:
             continue
         seen.add(id(source))
         is_untimed = source.kind in RUNNING and source.settings["emit"] != EmitWhen("each")
+        is_untimed |= source.kind == "batch" or isinstance(source.settings.get("window"), CountWindows)
         if source.kind in SOURCES or is_untimed:
             yield source
         else:

@@ -1,4 +1,8 @@
-"""The spouts and bolts that streams become. Each runs its chain in the calls that the engine makes anyway."""
+"""The spouts and bolts that streams become. Each runs its chain in the calls that the engine makes anyway.
+
+Their arguments have one meaning: `chain` is the operators behind the body, `layout` that of the records that it reads, and
+`outputs` the fields of each output stream.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,10 @@ from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
 from topo.api.tuples import Tuple
-from topo.api.windows import ProcessWindowFunction, WindowCollector, WindowContext
+from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector, WindowContext
 from topo.errors import ResultsLostError, TopoInternalError, UserError
-from topo.streams.chain import Chain
+from topo.streams.chain import Chain, Leaf, walk
+from topo.streams.joins import WindowJoin
 from topo.streams.process import KeyedProcess, install
 from topo.streams.records import KEY, SCALARS, Layout
 from topo.streams.results import EmitWhen, SideOutput, Windowed
@@ -21,7 +26,7 @@ from topo.streams.results import EmitWhen, SideOutput, Windowed
 MISSING: Final = object()
 _ATTEMPTS: Final = 3
 """How often the result of a key is tried at the end of the input."""
-_INPUT = ("emit = collector.emit", "values = tup.values")
+INPUT = ("emit = collector.emit", "add = getattr(collector, 'add_plain', emit)", "values = tup.values")
 
 OutputFields = Mapping[str, tuple[str, ...]]
 """Fields of each output stream."""
@@ -60,10 +65,8 @@ class StepsBolt(BasicBolt):
     """Operators of one record at a time, as one function.
 
     Args:
-        chain: the operators.
-        layout: of the rows that it reads; None where the record is the row itself.
+        layout: None where the record is the row itself.
         keyed: the rows begin with a key.
-        outputs: fields of its streams.
         positions: where the values of the record are in a row, where that is not in order.
         stamps: the chain gives event time to the rows of all its streams.
     """
@@ -79,6 +82,7 @@ class StepsBolt(BasicBolt):
         stamps: bool = False,
     ) -> None:
         self.stamps_all_streams = stamps
+        self.counted_streams = frozenset(leaf.stream for leaf in walk(chain.tree) if isinstance(leaf, Leaf) and leaf.counted)
         self.chain, self._layout, self._keyed, self._positions = chain, layout, keyed, positions
         self.outputs = dict(outputs)
 
@@ -88,9 +92,9 @@ class StepsBolt(BasicBolt):
     def prepare(self, context: TaskContext) -> None:
         """Compile the chain."""
         space: dict[str, Any] = {}
-        before = [*_INPUT, *reading(self._layout, self._keyed, space, self._positions)]
+        before = [*INPUT, *reading(self._layout, self._keyed, space, self._positions)]
         self.chain.open(context)
-        self.execute = self.chain.compiled("execute(tup, collector)", before, (), space)  # type: ignore[method-assign]
+        self.execute = self.chain.compiled("execute(tup, collector)", before, (), space, adds=True)  # type: ignore[method-assign]
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Replaced by the compiled chain."""
@@ -111,14 +115,12 @@ class RunningBolt(StatefulBolt):
     """A running result for each key: `count`, `reduce` and `fold`. The state changes when the chain behind it has not raised.
 
     Args:
-        chain: the operators behind it.
         kind: "count", "reduce" or "fold".
         function: the user's, of `reduce` and `fold`.
         initial: of `fold`.
-        layout: of the records that it reads.
         state: layout of the result.
         when: when results are emitted.
-        outputs: fields of its streams.
+        counted: its rows are keys with the number of their records.
     """
 
     key = KEY
@@ -133,8 +135,10 @@ class RunningBolt(StatefulBolt):
         state: Layout,
         when: EmitWhen,
         outputs: OutputFields,
+        *,
+        counted: bool = False,
     ) -> None:
-        self.chain = chain
+        self.chain, self._counted = chain, counted
         self._kind, self._function, self._initial, self._layout, self._when = kind, function, initial, layout, when
         self._state_layout = state
         self.outputs = dict(outputs)
@@ -150,9 +154,10 @@ class RunningBolt(StatefulBolt):
         space: dict[str, Any] = {"state": self._state, "changed": self._changed, "MISSING": MISSING, "own": _own_copy}
         space |= {"function": self._function, "initial": self._initial, "is_none": self._is_none}
         space["check"] = self._state_layout.state_check(self.chain.label)
-        before = ["k = tup.values[0]"] if self._kind == "count" else ["values = tup.values", *reading(self._layout, True, space)]
+        read = ["k, n = tup.values"] if self._counted else ["k = tup.values[0]"]
+        before = read if self._kind == "count" else ["values = tup.values", *reading(self._layout, True, space)]
         before += {
-            "count": ["r = state.get(k, 0) + 1"],
+            "count": [f"r = state.get(k, 0) + {'n' if self._counted else 1}"],
             "reduce": ["old = state.get(k, MISSING)", "r = r if old is MISSING else function(own(old), r)"],
             "fold": ["r = function(own(state.get(k, initial)), r)"],
         }[self._kind]
@@ -267,15 +272,7 @@ def _own_copy(value: Any) -> Any:
 
 
 class KeyedProcessBolt(ProcessBolt):
-    """A user's `KeyedProcess`.
-
-    Args:
-        process: the user's object.
-        chain: the operators behind it.
-        sides: for each side output with a reader the operators behind it.
-        layout: of the records that it reads.
-        outputs: fields of its streams.
-    """
+    """A user's `KeyedProcess`, here `process`; `sides` has the chain of each side output with a reader."""
 
     def __init__(
         self,
@@ -338,29 +335,51 @@ class WindowResults(ProcessWindowFunction):
     """Runs the chain behind a window for each of its results.
 
     Args:
-        chain: the operators behind it.
         function: the user's function over all records of a window; None: its elements are the results of an aggregate.
-        layout: of the records.
+        rows: of windows by number, size and slide.
+        keyed: the rows of the window begin with a key.
     """
 
-    def __init__(self, chain: Chain, function: Callable[[Any, Windowed[Any]], Iterable[Any]] | None, layout: Layout) -> None:
-        self._chain, self._function, self._layout = chain, function, layout
+    def __init__(
+        self,
+        chain: Chain,
+        function: Callable[[Any, Windowed[Any]], Iterable[Any]] | None,
+        layout: Layout,
+        rows: tuple[int, int] | None = None,
+        *,
+        keyed: bool = True,
+    ) -> None:
+        self._chain, self._function, self._layout, self._rows, self._keyed = chain, function, layout, rows, keyed
 
     def open(self) -> None:
         """Compile the chain."""
         self._chain.open(None)
         self._run = self._chain.compiled("run(k, r, emit)")
-        self._record = self._layout.unpacker(1)
+        self._record = self._layout.unpacker(int(self._keyed))
 
     def process(self, key: Any, elements: Sequence[Any], context: WindowContext, collector: WindowCollector) -> None:
         """Emit the result, or the results, of a window."""
-        start, end = context.window.start, context.window.end
+        start, end = self._bounds(context)
         if self._function is None:
             for value in elements:
                 self._run(key, Windowed(start, end, value), collector.emit)
             return
-        results = self._function(key, Windowed(start, end, [self._record(row) for row in elements]))
+        window = Windowed[Any](start, end, [self._record(row) for row in elements])
+        if isinstance(self._function, WindowJoin):
+            self._function.count_unmatched(window, context.metrics)
+        results = self._function(key, window)
         if results is None or isinstance(results, str):
             raise UserError(f"the function of {self._chain.label} returned {results!r:.80}; return a list of records")
         for result in results:
             self._run(key, result, collector.emit)
+
+    def _bounds(self, context: WindowContext) -> tuple[int, int]:
+        """Return start and end of a window: in time, or by the numbers of its records."""
+        if isinstance(context.window, TimeWindow):
+            return context.window
+        if self._rows is None:
+            return (0, 0)
+        size, slide = self._rows
+        fired = context.global_state.value("fired")
+        fired.set((fired.get() or 0) + 1)
+        return (max(0, fired.get() * slide - size), fired.get() * slide)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from topo.streams.captured import captured_by
+from topo.streams.collecting import Collected
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -19,6 +20,8 @@ REST: Final = "rest"
 SIDE: Final = "side:"
 """Begins the name of each side output; the name of its tag follows."""
 
+READER = "reader"
+"""A component of `flow.topology_builder` that reads a stream by its `id`."""
 SOURCES = frozenset({"from_iterable", "from_files", "from_spout"})
 STEPS = frozenset({
     "map", "flat_map", "filter", "only", "branch", "tap", "parse_json", "with_event_time", "merge", "key_by", "gather", "entries",
@@ -27,8 +30,12 @@ STEPS = frozenset({
 """Operators of one record at a time. They run in the task that has made the record, as one generated function."""
 RUNNING = frozenset({"count", "reduce", "fold"})
 """Operators with a running result for each key."""
-KEYED = RUNNING | {"process", "window"}
-"""Operators with state: records of a key meet in one task."""
+PROCESSES = frozenset({"process", "connect", "dedupe", "interval_join", "join_table", "changes"})
+"""Operators that run a `KeyedProcess`, of the user's or their own."""
+KEYED = RUNNING | PROCESSES | {"window"}
+"""Operators with state by key: records of a key meet in one task."""
+STATEFUL = KEYED | {"enrich", "batch"}
+"""Operators with state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +99,39 @@ class Graph:
         name: of the topology.
         nodes: in the order of their calls.
         captured: for each node with a function which variables it had captured when it was given.
-        settings: of the topology.
+        collected: for each `collect` its sink and its results.
     """
 
     name: str
     nodes: list[Node] = field(default_factory=list)
     captured: list[tuple[Node, dict[str, Any]]] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
+    collected: list[tuple[Node, Collected]] = field(default_factory=list)
 
     def add(self, node: Node) -> Node:
         """Take a node."""
         self.nodes.append(node)
-        if node.function is not None:
-            self.captured.append((node, captured_by(node.function)))
+        function = node.settings.get("call", (node.function,))[0]
+        if function is not None:
+            self.captured.append((node, captured_by(function)))
         return node
+
+
+def above(node: Node) -> list[Node]:
+    """Return the operators from which the input of one comes, each once."""
+    found: dict[int, Node] = {}
+    waiting = [node]
+    while waiting:
+        new = {id(source): source for source, _output in waiting.pop().inputs if id(source) not in found}
+        found |= new
+        waiting += new.values()
+    return list(found.values())
+
+
+def keyed_by(node: Node) -> Node:
+    """Return the `key_by` or `gather` that has given the results of an operator their key."""
+    while node.kind not in ("key_by", "gather"):
+        node = node.inputs[0][0]
+    return node
 
 
 Readers = Mapping[tuple[int, str], list[Node]]

@@ -7,38 +7,44 @@ bolt of the user's the chain is a separate component.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from topo.api.operator_bolts import WindowBolt
+from msgspec import structs
+
 from topo.api.streams import DEFAULT_STREAM, streams_of
 from topo.api.topology import Topology
 from topo.api.watermarks import WatermarkStrategy
 from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.connectors.iterable_spout import IterableSpout
-from topo.errors import UserError
-from topo.streams.aggregates import Aggregate
+from topo.errors import TopologyError, UserError
 from topo.streams.async_calls import AsyncCall
-from topo.streams.chain import Chain, ChainStep, Leaf, opener, walk
-from topo.streams.components import (
-    KeyedProcessBolt,
-    OutputFields,
-    PackedItems,
-    RunningBolt,
-    SameTask,
-    StepsBolt,
-    WindowResults,
+from topo.streams.broadcasting import EnrichBolt
+from topo.streams.chain import Chain, ChainStep, Leaf, opener
+from topo.streams.components import KeyedProcessBolt, PackedItems, RunningBolt, SameTask, StepsBolt
+from topo.streams.graph import (
+    KEYED,
+    MAIN,
+    PROCESSES,
+    READER,
+    RUNNING,
+    SIDE,
+    SOURCES,
+    STATEFUL,
+    STEPS,
+    Graph,
+    Node,
+    keyed_by,
+    readers_of,
 )
-from topo.streams.graph import KEYED, MAIN, RUNNING, SIDE, SOURCES, STEPS, Graph, Node, readers_of
-from topo.streams.naming import component_ids
+from topo.streams.naming import component_ids, identity, state_types
 from topo.streams.process import KeyedProcess
 from topo.streams.records import KEY, UNKNOWN, Layout, layout_of
-from topo.streams.windows import RecordAggregate, ReduceRecords, TopRecords
+from topo.streams.window_bolts import LATE_STREAM, batch_bolt, window_bolt
 
 _ONE_TO_ONE = STEPS - {"flat_map", "filter", "only", "branch", "parse_json"}
-_LATE_STREAM = "late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,12 @@ class LoweredComponent:
     parallelism: int
     reads: list[tuple[StreamEdge, str]]
     chains: list[Chain] = field(default_factory=list)
-    keyed_by: str = ""
+    identity: str = ""
+    declared: Mapping[str, str] = field(default_factory=dict)
+
+    def labels(self) -> list[str]:
+        """Return the operators fused into it, each once."""
+        return list(dict.fromkeys(step.label for chain in self.chains for step in chain.steps()))
 
 
 class _Streams:
@@ -74,18 +85,21 @@ class _Streams:
         known = next((one for one, other in self.readers if other is reader), None)
         leaf.stream = known.stream if known is not None else self._ids[id(reader)] if self.fields else DEFAULT_STREAM
         self.readers.append((leaf, reader))
-        record = leaf.layout.fields if leaf.with_record else ()
+        record = leaf.layout.fields if leaf.with_record else ("records",) if leaf.counted else ()
         self.fields[leaf.stream] = (KEY, *record) if leaf.keyed else record
 
 
 class Lowering:
     """Makes the topology of a program that has been checked.
 
+    Args:
+        builder: takes the components; it may have others.
+
     Attributes:
         components: in the order of their declaration.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, builder: TopologyBuilder) -> None:
         self._nodes = graph.nodes
         self._readers = readers_of(graph.nodes)
         self._ids = component_ids(graph.nodes)
@@ -93,7 +107,8 @@ class Lowering:
         self._cut_before: set[int] = set()
         self._cut_after: set[int] = set()
         self._copies: dict[tuple[str, int], Any] = {}
-        self._builder = TopologyBuilder(graph.name).config(**graph.settings)
+        self._builder = builder
+        self._may_add_up = builder.settings.get("delivery") != "at_least_once"
         self.components: list[LoweredComponent] = []
 
     def topology(self) -> Topology:
@@ -105,19 +120,32 @@ class Lowering:
         for node in self._nodes:
             if node.kind in SOURCES:
                 self._source(node)
-            elif node.kind in KEYED:
+            elif node.kind in STATEFUL:
                 self._with_state(node)
             elif node.kind == "rebalance":
                 self._steps(node, self._ids[id(node)], self._edges[id(node)], node.settings["parallelism"], [(node, MAIN)])
-            elif node.kind == "through":
-                self._through(node)
-            elif node.kind == "async_map":
-                self._async_map(node)
+            elif node.kind in ("through", "async_map"):
+                self._in_the_middle(node)
             elif node.kind == "sink":
                 self._bolt(node, node.function)
-            elif id(node) in self._edges:
+            elif id(node) in self._edges and node.kind not in ("broadcast", READER):
                 self._cut(node)
-        return self._builder.build()
+        readers = [node for node in self._nodes if node.kind == READER]
+        aliases = {node.settings["id"]: [(edge.component, edge.stream) for edge in self._edges[id(node)]] for node in readers}
+        try:
+            topology = self._builder.build(aliases)
+        except TopologyError as error:
+            raise TopologyError([self._placed(problem) for problem in error.problems]) from None
+        specs = {spec.id: spec for spec in topology.components}
+        for one in self.components:
+            operators = (one.label, *one.labels())
+            specs[one.id] = structs.replace(specs[one.id], operators=operators, identity=one.identity, declared=one.declared)
+        return structs.replace(topology, components=tuple(specs.values()))
+
+    def _placed(self, problem: str) -> str:
+        """Return a problem of a component with the place of its operator."""
+        found = next((one for one in self.components if problem.startswith(f"component {one.id!r}:")), None)
+        return problem if found is None else f"{problem} ({found.label})"
 
     # -- bodies ----------------------------------------------------------------------------------------------------------
 
@@ -131,7 +159,7 @@ class Lowering:
         elif node.kind == "from_spout":
             read, positions = self._read_fields(node, spout, DEFAULT_STREAM)
         self._builder.set_spout(name, spout, parallelism)
-        self.components.append(LoweredComponent(name, str(node), parallelism, []))
+        self.components.append(LoweredComponent(name, str(node), parallelism, [], identity=identity(node)))
         edge = StreamEdge(name, DEFAULT_STREAM, parallelism)
         self._steps(node, f"{name}-steps", [edge], parallelism, [(node, MAIN)], (read, positions))
 
@@ -152,20 +180,18 @@ class Lowering:
             raise UserError(f"{node}: {type(component).__name__} has no field {missing[0]!r} on {stream!r}; its fields are {has}")
         return layout, [fields.index(name) for name in layout.attributes]
 
-    def _through(self, node: Node) -> None:
-        name, parallelism = self._bolt(node, node.function), node.settings["parallelism"]
-        edge = StreamEdge(name, node.settings["stream"], parallelism)
-        reading = self._read_fields(node, node.function, edge.stream)
-        self._steps(node, f"{name}-steps", [edge], parallelism, [(node, MAIN)], reading)
-
-    def _async_map(self, node: Node) -> None:
-        layout = layout_of(node.record)
-        source, output = node.inputs[0]
-        function = self._own(self._ids[id(node)], node)
-        bolt = AsyncCall(function, layout_of(source.record_of(output)), layout, node.settings, str(node))
+    def _in_the_middle(self, node: Node) -> None:
+        """Add a bolt of the user's, or that of `async_map`, and the operators behind it."""
+        if node.kind == "through":
+            bolt, stream = node.function, node.settings["stream"]
+            reading = self._read_fields(node, bolt, stream)
+        else:
+            (source, output), results = node.inputs[0], layout_of(node.record)
+            function = self._own(self._ids[id(node)], node.function, str(node))
+            bolt = AsyncCall(function, layout_of(source.record_of(output)), results, node.settings, str(node))
+            stream, reading = DEFAULT_STREAM, (results, None)
         name, parallelism = self._bolt(node, bolt), node.settings["parallelism"]
-        edge = StreamEdge(name, DEFAULT_STREAM, parallelism)
-        self._steps(node, f"{name}-steps", [edge], parallelism, [(node, MAIN)], (layout, None))
+        self._steps(node, f"{name}-steps", [StreamEdge(name, stream, parallelism)], parallelism, [(node, MAIN)], reading)
 
     def _bolt(self, node: Node, bolt: Any) -> str:
         name, edges = self._ids[id(node)], self._edges[id(node)]
@@ -175,7 +201,7 @@ class Lowering:
     def _cut(self, node: Node) -> None:
         """Place the operators behind a cut at `with_event_time` into a component of their own."""
         edges = self._edges[id(node)]
-        starts = [(node, MAIN)] if id(node) in self._cut_after else list(node.inputs)
+        starts = [(node, MAIN)] if id(node) in self._cut_after else list(node.inputs)[:1]
         parallelism = max(edge.parallelism for edge in edges)
         self._steps(node, self._ids[id(node)], edges, parallelism, starts, alone=id(node) not in self._cut_after)
 
@@ -198,7 +224,7 @@ class Lowering:
             alone: the chain consists of the node and what follows it.
         """
         streams = _Streams(self._ids)
-        chain, watermarks = self._chain(name, node, starts[:1], streams, only=node if alone else None)
+        chain, watermarks = self._chain(name, node, starts, streams, only=node if alone else None)
         layout, positions = reading or (layout_of(node.record), None)
         bolt = StepsBolt(chain, layout, node.keyed, streams.fields, positions, stamps=watermarks is not None)
         same = parallelism > 1 and node.kind != "rebalance"
@@ -206,57 +232,54 @@ class Lowering:
         self._lead(name, parallelism, streams)
 
     def _with_state(self, node: Node) -> None:
-        name, streams = self._ids[id(node)], _Streams(self._ids)
-        parallelism = self._parallelism(node)
-        function = self._own(name, node)
+        name, streams, place, settings = self._ids[id(node)], _Streams(self._ids), str(node), node.settings
+        edges, by_key = self._edges[id(node)], node.kind in KEYED
+        parallelism: int = (
+            keyed_by(node.inputs[0][0]).settings["parallelism"] if by_key else max(edge.parallelism for edge in edges)
+        )
+        function = self._own(name, node.function, place)
         chain, _ = self._chain(name, node, [(node, MAIN)], streams, stamps=False)
-        chain.body = function
-        chains = [chain]
-        layout = layout_of(self._input_record(node))
-        settings = node.settings
+        chain.bodies = (function,)
+        chains, rows = [chain], []
+        source, output = node.inputs[0]
+        layout, outputs = layout_of(source.record_of(output)), streams.fields
         bolt: Any
         if node.kind in RUNNING:
             state = layout_of(node.record) if node.kind != "count" else layout_of(int)
             parts = (node.kind, function, settings.get("initial"), layout, state, settings["emit"])
-            bolt = RunningBolt(chain, *parts, streams.fields)
-        elif node.kind == "process":
+            bolt = RunningBolt(chain, *parts, outputs, counted=self._is_counted(node))
+        elif node.kind in PROCESSES:
             sides = {}
-            for (source, output), readers in self._readers.items():
-                if source == id(node) and output.startswith(SIDE) and readers:
-                    sides[output.removeprefix(SIDE)] = self._chain(name, node, [(node, output)], streams, stamps=False)[0]
+            for (source_id, side), readers in self._readers.items():
+                if source_id == id(node) and side.startswith(SIDE) and readers:
+                    sides[side.removeprefix(SIDE)] = self._chain(name, node, [(node, side)], streams, stamps=False)[0]
             chains += sides.values()
-            bolt = KeyedProcessBolt(function, chain, sides, layout, streams.fields)
+            bolt = KeyedProcessBolt(function, chain, sides, layout, outputs)
+        elif node.kind == "enrich":
+            table = node.inputs[1][0]
+            rows = self._edges[id(table)]
+            chain.bodies = (function, self._own(name, table.function, str(table)))
+            bolt = EnrichBolt(chain, layout, node.keyed, table, {(edge.component, edge.stream) for edge in rows}, outputs)
+        elif node.kind == "batch":
+            bolt = batch_bolt(settings, chain, layout, outputs)
         else:
-            bolt = self._window(node, function, chain, layout, streams.fields)
-        self._declare(name, str(node), bolt, parallelism, self._edges[id(node)], keyed=True, chains=chains)
+            owned = [self._own(name, part, place) for part in settings.get("parts", ())]
+            bolt = window_bolt(node, function, owned, chain, layout, outputs)
+        self._declare(name, place, bolt, parallelism, edges, keyed=by_key, same=parallelism > 1, chains=chains, to_all=rows)
+        self.components[-1].identity = identity(node)
+        if node.kind in PROCESSES:
+            self.components[-1].declared = state_types(function)
         self._lead(name, parallelism, streams)
         if node.kind == "window" and settings["sides"]:
-            output = f"{SIDE}{settings['sides'][0].name}"
-            late = replace(node, record=self._input_record(node))
-            edge = StreamEdge(name, _LATE_STREAM, parallelism)
-            self._steps(late, f"{name}-late", [edge], parallelism, [(node, output)], (layout, None))
-
-    def _window(self, node: Node, own: Any, chain: Chain, layout: Layout, outputs: OutputFields) -> WindowBolt:
-        settings, place = node.settings, str(node)
-        parts: Sequence[Aggregate[Any, Any]] = settings.get("parts", ())
-        if settings["result"] == "reduce":
-            parts = (ReduceRecords(own, layout, place),)
-        elif settings["result"] == "top_n":
-            parts = (TopRecords(settings["n"], own, layout, place),)
-        function = own if settings["result"] == "process" else None
-        return WindowBolt(
-            key=KEY,
-            window=settings["window"],
-            aggregate=RecordAggregate(parts, settings.get("into"), layout) if parts else None,
-            process=WindowResults(chain, function, layout),
-            allowed_lateness=settings["lateness"],
-            late_stream=_LATE_STREAM if settings["sides"] else None,
-            outputs=dict(outputs),
-        )
+            starts = [(node, f"{SIDE}{tag.name}") for tag in settings["sides"]]
+            late = replace(node, record=source.record_of(output))
+            edge = StreamEdge(name, LATE_STREAM, parallelism)
+            self._steps(late, f"{name}-late", [edge], parallelism, starts, (layout, None))
 
     def _declare(
         self, name: str, label: str, bolt: Any, parallelism: int, edges: Sequence[StreamEdge],
         watermarks: WatermarkStrategy | None = None, *, same: bool = False, keyed: bool = False, chains: Sequence[Chain] = (),
+        to_all: Sequence[StreamEdge] = (),
     ) -> None:  # fmt: skip
         declarer: BoltDeclarer = self._builder.set_bolt(name, bolt, parallelism, watermarks=watermarks)
         reads = []
@@ -271,6 +294,9 @@ class Lowering:
                 declarer.shuffle_grouping(edge.component, edge.stream)
                 how = "spread" if parallelism > 1 else "to its task"
             reads.append((edge, how))
+        for edge in to_all:
+            declarer.all_grouping(edge.component, edge.stream)
+            reads.append((edge, "each task reads all"))
         self.components.append(LoweredComponent(name, label, parallelism, reads, list(chains)))
 
     def _lead(self, name: str, parallelism: int, streams: _Streams) -> None:
@@ -281,7 +307,7 @@ class Lowering:
             if edge not in edges:
                 edges.append(edge)
 
-    def _own(self, component: str, node: Node | ChainStep) -> Any:
+    def _own(self, component: str, given: Any, place: str) -> Any:
         """Return the object of an operator for one task: what a task opens, or gives state, no other task may have.
 
         Each task beyond the first of a worker builds the program again, which may find the same object as before.
@@ -289,7 +315,6 @@ class Lowering:
         Raises:
             UserError: it cannot be copied.
         """
-        given = node.function
         if not isinstance(given, KeyedProcess) and opener(given) is None:
             return given
         # The steps of a component that share an object share its copy.
@@ -299,21 +324,8 @@ class Lowering:
                 self._copies[key] = deepcopy(given)
             except Exception as error:
                 what = f"{type(given).__name__} cannot be copied for each task ({type(error).__name__}: {error})"
-                place = node.label if isinstance(node, ChainStep) else node
                 raise UserError(f"{place}: {what}; make its parts in open()") from error
         return self._copies[key]
-
-    def _parallelism(self, node: Node) -> int:
-        """Return the parallelism of an operator with state: that of the `key_by` above it."""
-        above = node.inputs[0][0]
-        while above.kind not in ("key_by", "gather"):
-            above = above.inputs[0][0]
-        parallelism: int = above.settings["parallelism"]
-        return parallelism
-
-    @staticmethod
-    def _input_record(node: Node) -> Any:
-        return node.inputs[0][0].record
 
     # -- chains ----------------------------------------------------------------------------------------------------------
 
@@ -340,7 +352,7 @@ class Lowering:
                 strategy = strategy.with_idleness(clock.settings["idle"])
         chain = Chain(name, str(node), node.site, tree)
         for step in chain.steps():
-            step.function = self._own(name, step)
+            step.function = self._own(name, step.function, step.label)
         chain.compiled("check(k, r, emit)")
         return chain, strategy
 
@@ -371,7 +383,14 @@ class Lowering:
         fields = reader.settings.get("fields")
         layout = replace(UNKNOWN, fields=tuple(fields)) if fields else layout_of(source.record_of(output))
         with_record = reader.kind != "count"
-        return Leaf(str(reader), reader.site, "", layout, keyed, with_record, bool(fields))
+        return Leaf(str(reader), reader.site, "", layout, keyed, with_record, bool(fields), self._is_counted(reader))
+
+    def _is_counted(self, node: Node) -> bool:
+        """Return whether the rows that an operator reads may be added up on their way to it.
+
+        With `at_least_once` rows are tracked and stay apart; with `emit=EACH` each row has a result.
+        """
+        return node.kind == "count" and node.settings["emit"].kind != "each" and self._may_add_up
 
     def _event_time(
         self, starts: Sequence[tuple[Node, str]], only: Node | None, *, stamps: bool
@@ -411,8 +430,3 @@ class Lowering:
                 continue
             for one in {output for id_, output in self._readers if id_ == id(reader)}:
                 yield from self._paths(reader, one, (*above, reader), None)
-
-
-def leaves_of(chain: Chain) -> list[Leaf]:
-    """Return the ends of a chain."""
-    return [one for one in walk(chain.tree) if isinstance(one, Leaf)]

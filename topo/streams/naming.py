@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from types import CodeType
+from typing import Any, get_args
 
-from topo.streams.graph import SOURCES, Node
+from topo.streams.captured import own_function
+from topo.streams.graph import KEYED, READER, SOURCES, STATEFUL, Node, keyed_by
+from topo.streams.process import KeyedMap, KeyedProcess, declared_state
+from topo.streams.records import has_fields
 
 _SHORT = {
     "from_iterable": "items",
@@ -13,9 +18,11 @@ _SHORT = {
     "from_spout": "source",
     "with_event_time": "event-time",
     "async_map": "async-map",
+    "interval_join": "interval-join",
+    "join_table": "join-table",
 }
-_HOSTS = frozenset({"count", "reduce", "fold", "process", "window", "rebalance", "through", "sink", *_SHORT})
-"""Operators that may be the body of a component."""
+_HOSTS = STATEFUL | {READER, "broadcast", "rebalance", "through", "sink", *_SHORT}
+"""Operators that may be the body of a component, and those whose readers are: a stream is called after its reader."""
 
 
 def component_ids(nodes: Sequence[Node]) -> dict[int, str]:
@@ -46,3 +53,54 @@ def _stem(node: Node) -> str:
     if node.kind in ("sink", "through"):
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(node.function).__name__.strip("_")).lower()
     return _SHORT.get(node.kind, node.kind)
+
+
+def identity(node: Node) -> str:
+    """Return by which facts an operator with state and without a name is known: "" for one with a name, or without state.
+
+    These are its kind, its key, its records and its function. Where it is written does not matter.
+    """
+    if node.name is not None or node.kind not in STATEFUL | SOURCES:
+        return ""
+    parts = [node.kind, node.settings.get("result", ""), _spelled(node.record)]
+    if node.kind in KEYED:
+        source = node.inputs[0][0]
+        parts += [f"of {_spelled(source.record)}", f"by {_spelled(keyed_by(source).function)}"]
+    if node.kind not in ("from_files", "from_iterable"):
+        parts.append(_spelled(node.function))
+    return " ".join(filter(None, parts))
+
+
+def state_types(process: KeyedProcess[Any, Any, Any]) -> dict[str, str]:
+    """Return kind and type of the state that a process declares, by name. Of a record its fields matter, and not its class."""
+    found = {}
+    for one in declared_state(process):
+        if one.method:
+            types = (one.keys_of, one.of) if isinstance(one, KeyedMap) else (one.of,)
+            found[one.name] = f"{one.method} of {' to '.join(map(_type_name, types))}"
+    return found
+
+
+def _type_name(of: Any) -> str:
+    return "records" if has_fields(of) else re.sub(r"\w+\.", "", str(of)) if get_args(of) else _spelled(of)
+
+
+def _spelled(value: Any) -> str:
+    """Return the name of a type or function; for a lambda the names and constants in it."""
+    own = own_function(value)
+    if own is not None and own.__name__ == "<lambda>":
+        return f"lambda({', '.join(_words(own.__code__))})"
+    if own is None and not hasattr(value, "__name__"):
+        return "" if value is None else re.sub(r"\w+\.", "", str(value)) if hasattr(value, "__args__") else type(value).__name__
+    return str(getattr(value, "__name__", type(value).__name__))
+
+
+def _words(code: CodeType) -> list[str]:
+    found = list(code.co_names)
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            found += _words(one)
+        elif one is not None:
+            # The order of a set is another one in each process.
+            found.append(str(sorted(map(repr, one))) if isinstance(one, frozenset) else repr(one))
+    return found

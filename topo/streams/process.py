@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar, overload
 
+from topo.api.metrics import Metrics
 from topo.errors import UserError
-from topo.streams.records import has_fields, layout_of
+from topo.streams.records import SCALARS, layout_of
 from topo.streams.results import SideOutput
 
 K = TypeVar("K")
@@ -36,6 +38,10 @@ class StreamContext(Protocol[K_co]):
     @property
     def current_processing_time(self) -> int:
         """The clock, in milliseconds."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """The task's own counters, gauges and histograms, which `topo status` shows."""
 
     def register_event_time_timer(self, timestamp: int) -> None:
         """Have `on_timer` called for this key when the watermark reaches `timestamp` (ms); at the next one if that is past."""
@@ -83,7 +89,7 @@ class KeyedProcess(ABC, Generic[K, T, R]):
         """Called at an orderly end."""
 
 
-class KeyedDeclaration:
+class KeyedDeclaration(Generic[V]):
     """State declared on the class of a `KeyedProcess`. In a task the engine's handle of that name stands in its place.
 
     Args:
@@ -93,25 +99,35 @@ class KeyedDeclaration:
 
     method = ""
 
-    def __init__(self, of: Any, *, ttl: str | None = None) -> None:
-        self.of = of
+    def __init__(self, of: type[V], *, ttl: str | timedelta | None = None) -> None:
+        self.of: Any = of
         self.ttl = ttl
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
+    def installed(self, state: Any, place: str) -> Any:
+        """Return the handle for a task.
+
+        Args:
+            state: gives the engine's handles (`ProcessContext.state`).
+            place: of the state, for errors.
+        """
+        options = {} if self.ttl is None else {"ttl": self.ttl}
+        handle = getattr(state, self.method)(self.name, **options)
+        if self.of in SCALARS:
+            return handle
+        return _Converting(handle, self.method == "list", *layout_of(self.of).keeper(place))
+
     def _handle(self) -> Any:
         raise UserError(f"the state {self.name!r} exists in a running task only; use it in process and on_timer")
 
 
-class KeyedValue(KeyedDeclaration, Generic[V]):
+class KeyedValue(KeyedDeclaration[V]):
     """One value for each key."""
 
     method = "value"
-
-    def __init__(self, of: type[V], *, ttl: str | None = None) -> None:
-        super().__init__(of, ttl=ttl)
 
     def get(self) -> V | None:
         """Return the value of the key; None when there is none."""
@@ -126,13 +142,10 @@ class KeyedValue(KeyedDeclaration, Generic[V]):
         self._handle()
 
 
-class KeyedList(KeyedDeclaration, Generic[V]):
+class KeyedList(KeyedDeclaration[V]):
     """A list for each key, in the order in which values were added."""
 
     method = "list"
-
-    def __init__(self, of: type[V], *, ttl: str | None = None) -> None:
-        super().__init__(of, ttl=ttl)
 
     def get(self) -> Sequence[V]:
         """Return the values of the key; empty when there are none."""
@@ -147,12 +160,12 @@ class KeyedList(KeyedDeclaration, Generic[V]):
         self._handle()
 
 
-class KeyedMap(KeyedDeclaration, Generic[K, V]):
+class KeyedMap(KeyedDeclaration[V], Generic[K, V]):
     """A dict for each key."""
 
     method = "map"
 
-    def __init__(self, keys: type[K], of: type[V], *, ttl: str | None = None) -> None:
+    def __init__(self, keys: type[K], of: type[V], *, ttl: str | timedelta | None = None) -> None:
         super().__init__(of, ttl=ttl)
         self.keys_of = keys
 
@@ -181,7 +194,7 @@ class KeyedMap(KeyedDeclaration, Generic[K, V]):
         self._handle()
 
 
-def declared_state(process: KeyedProcess[Any, Any, Any]) -> list[KeyedDeclaration]:
+def declared_state(process: KeyedProcess[Any, Any, Any]) -> list[KeyedDeclaration[Any]]:
     """Return the state that the class of a process declares."""
     members = {name: one for cls in reversed(type(process).__mro__) for name, one in vars(cls).items()}
     return [one for one in members.values() if isinstance(one, KeyedDeclaration)]
@@ -194,13 +207,8 @@ def install(process: KeyedProcess[Any, Any, Any], state: Any) -> None:
         state: gives the handles (`ProcessContext.state`).
     """
     for declared in declared_state(process):
-        options = {} if declared.ttl is None else {"ttl": declared.ttl}
-        handle = getattr(state, declared.method)(declared.name, **options)
-        layout = layout_of(declared.of)
-        if has_fields(declared.of) or any(kind is not None for kind in layout.kinds):
-            is_list = isinstance(declared, KeyedList)
-            handle = _Converting(handle, is_list, layout.packer(f"the state {declared.name!r}"), layout.unpacker())
-        vars(process)[declared.name] = handle
+        place = f"the state {declared.name!r} of {type(process).__name__}"
+        vars(process)[declared.name] = declared.installed(state, place)
 
 
 class _Converting:

@@ -102,13 +102,38 @@ class Layout:
             body = f"check({body})"
         return eval(f"lambda record: {body}", space)  # type: ignore[no-any-return]
 
-    def unpacker(self, start: int = 0) -> Callable[[Any], Any]:
+    def unpacker(self, start: int | None = None) -> Callable[[Any], Any]:
         """Return the function that makes a record of what `packer` gives; with `start`, of a row whose record begins there."""
         space: dict[str, Any] = {}
-        values = [f"row[{start + place}]" for place in range(len(self.fields))]
-        if not start and not self.attributes:
+        values = [f"row[{(start or 0) + place}]" for place in range(len(self.fields))]
+        if start is None and not self.attributes:
             values = ["row"]
         return eval(f"lambda row: {self.unpacked(values, space, 'record')}", space)  # type: ignore[no-any-return]
+
+    def keeper(self, place: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        """Return the functions that make a value for state of a record, and a record of the value, which has the fields' names.
+
+        Args:
+            place: of the operator, or of the state, for errors.
+        """
+        pack = self.packer(place)
+        if not self.attributes:
+            if self.kinds == (None,) and self.record not in SCALARS:
+                return check_unknown(place, of_state=True), lambda value: value
+            return pack, self.unpacker()
+        names = ",".join(self.attributes)
+        readers = {names: self.unpacker(1)}
+
+        def unpack(stored: Any) -> Any:
+            if (read := readers.get(stored[0])) is None:
+                try:
+                    renamed = self.unpacker_of(tuple(stored[0].split(",")))
+                except UserError as error:
+                    raise UserError(f"{place}: {error}") from error
+                read = readers[stored[0]] = lambda row: renamed(row[1:])
+            return read(stored)
+
+        return lambda record: (names, *pack(record)), unpack
 
     def unpacker_of(self, stored: tuple[str, ...]) -> Callable[[Any], Any]:
         """Return the function that makes a record of values that were packed under other fields: by name, new ones by default.

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Final, Generic, NamedTuple, TypeVar
+from datetime import date, time, timedelta
+from decimal import Decimal
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
 
 from topo.api.durations import duration_ms
 from topo.errors import UserError
+
+StreamKey: TypeAlias = str | int | float | bytes | date | time | timedelta | Decimal | UUID | tuple["StreamKey", ...] | None
+"""Types of keys: values whose hash is equal in all processes."""
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -19,6 +24,13 @@ class Windowed(NamedTuple, Generic[R]):
     start: int
     end: int
     value: R
+
+
+class Change(NamedTuple, Generic[R]):
+    """A change of one row of a table: `old` is None for a new key, `new` for a deleted one."""
+
+    old: R | None
+    new: R | None
 
 
 @dataclass(frozen=True)

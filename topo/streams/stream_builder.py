@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from topo.api.spout import Spout
 from topo.api.topology import Topology, TopologySource
+from topo.builder import TopologyBuilder
 from topo.connectors.text_file_spout import TextFileSpout
 from topo.errors import TopologyError, UserError
-from topo.streams.checks import problems_of
-from topo.streams.explaining import explained
+from topo.streams.checks import problems_of, unnamed
+from topo.streams.collecting import collected_file
+from topo.streams.explaining import Explanation, explanation
 from topo.streams.graph import Graph, Node, calling_site
 from topo.streams.lowering import Lowering
 from topo.streams.records import known_type
+from topo.streams.running import run_here
 from topo.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from topo.observability.status import StatusReport
 
 T = TypeVar("T")
 
@@ -24,14 +30,24 @@ class StreamBuilder(TopologySource):
     """Draws a program of streams. `topo run` takes a function that returns one, as it takes a topology.
 
     Nothing is checked before `build`, which then reports everything that is wrong, each with file and line.
+
+    Args:
+        name: of the topology.
+        require_names: `build` refuses operators without a name whose state or positions are in savepoints.
+
+    Attributes:
+        topology_builder: the builder beneath, for spouts, bolts, hooks and carried types beside the program:
+            `flow.topology_builder.set_bolt("pairs", Pairs()).shuffle_grouping(left.id).shuffle_grouping(right.id)`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, require_names: bool = False) -> None:
         self._graph = Graph(name)
+        self.topology_builder = TopologyBuilder(name)
+        self._require_names = require_names
 
     def config(self, **settings: Any) -> StreamBuilder:
         """Change settings of the whole topology, such as `workers=2`; docs/settings.md lists them."""
-        self._graph.settings.update(settings)
+        self.topology_builder.config(**settings)
         return self
 
     @overload
@@ -86,18 +102,42 @@ class StreamBuilder(TopologySource):
         """
         return self._lowered()[0]
 
-    def explain(self) -> str:
+    def explain(self) -> Explanation:
         """Return the program as text: the components, the operators fused into each, and where records move.
+
+        A notebook draws it as a diagram.
 
         Raises:
             TopologyError: as `build`.
         """
-        return explained(self._graph.name, self._lowered()[1].components)
+        return explanation(self._graph.name, self._lowered()[1].components)
+
+    def run(self) -> StatusReport:
+        """Run the program in processes of this machine until its input has ended, fill what `collect` has returned, and return
+        the summary; see `topo.streams.run`. In a script call it below `if __name__ == "__main__":`.
+
+        Raises:
+            TopoError: the program cannot run, or a record was not processed.
+            KeyboardInterrupt: it was interrupted.
+        """
+        summary, folder = run_here(self, {})
+        for sink, collected in self._graph.collected:
+            collected.read(collected_file(folder, sink.name or ""))
+        return summary
+
+    def held_values(self) -> Iterator[tuple[str, object]]:
+        """Return the variables that functions of the program capture, each with operator, place and name."""
+        for node, captured in self._graph.captured:
+            for name, value in captured.items():
+                yield f"{node} captures {name!r}, a {type(value).__name__}", value
 
     def _lowered(self) -> tuple[Topology, Lowering]:
-        if problems := problems_of(self._graph):
+        problems = problems_of(self._graph)
+        if self._require_names:
+            problems += unnamed(self._graph)
+        if problems:
             raise TopologyError(problems)
-        lowering = Lowering(self._graph)
+        lowering = Lowering(self._graph, self.topology_builder.copied())
         try:
             return lowering.topology(), lowering
         except TopologyError:

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from topo.api.aggregates import AggregateFunction
 from topo.api.durations import duration_ms
-from topo.api.windows import SessionWindows, SlidingWindows, TumblingWindows, WindowStagger
+from topo.api.triggers import (
+    CountTrigger,
+    OnMergeContext,
+    ProcessingTimeoutTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerContext,
+    TriggerLike,
+    TriggerResult,
+)
+from topo.api.windows import CountWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowStagger
 from topo.errors import UserError
 from topo.streams.aggregates import Aggregate
 from topo.streams.records import Layout
 
 TimeWindows = TumblingWindows | SlidingWindows | SessionWindows
-"""Windows that streams take: each has a start and an end."""
+"""Windows with a start and an end in time."""
+_EARLY: Final = "early"
 
 
 def Tumbling(size: str | timedelta, *, offset: str | timedelta = "0s", clock: str = "event") -> TumblingWindows:
@@ -41,6 +52,71 @@ def Sliding(
 def Session(gap: str | timedelta, *, clock: str = "event") -> SessionWindows:
     """Declare windows that end when no record of the key has come for `gap`. Errors as of `Tumbling`."""
     return SessionWindows(duration_ms(gap), _is_event_time(clock))
+
+
+def Rows(size: int, slide: int | None = None) -> CountWindows:
+    """Declare windows of `size` records of a key, one after the other, or of the last `size` every `slide` records.
+
+    Results have the numbers of the records as `start` and `end`, and no event time. Records of a window that is not full when the
+    input ends give no result.
+
+    Raises:
+        UserError: a number is not above zero.
+    """
+    if type(size) is not int or (slide is not None and type(slide) is not int):
+        raise UserError(f"Rows takes whole numbers of records; got {size!r}, {slide!r}")
+    return CountWindows(size, slide)
+
+
+def batch_trigger(size: int, within: str | timedelta) -> TriggerLike:
+    """Return the trigger of `batch`: at `size` records, or when `within` has passed since the first; both begin a new batch."""
+    return PurgingTrigger(ProcessingTimeoutTrigger(CountTrigger(size), duration_ms(within)))
+
+
+class EarlyTrigger(Trigger):
+    """Fires at the end of the window, and when a period of the clock has passed since the first record not shown yet."""
+
+    can_merge = True
+
+    def __init__(self, period_ms: int, *, is_event_time: bool) -> None:
+        self._period_ms, self._is_event_time = period_ms, is_event_time
+
+    def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
+        if self._is_event_time and window.max_timestamp <= context.current_watermark:
+            return TriggerResult.FIRE
+        self._wait_for_end(window, context)
+        if context.get(_EARLY) is None:
+            context.put(_EARLY, context.current_processing_time + self._period_ms)
+            context.register_processing_time_timer(context.get(_EARLY))
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
+        is_end = self._is_event_time and time == window.max_timestamp
+        return TriggerResult.FIRE if is_end else TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
+        is_early = time == context.get(_EARLY)
+        if is_early:
+            context.forget(_EARLY)
+        is_end = not self._is_event_time and time == window.max_timestamp
+        return TriggerResult.FIRE if is_early or is_end else TriggerResult.CONTINUE
+
+    def on_merge(self, window: Any, context: OnMergeContext) -> None:
+        if (early := context.merge(_EARLY, min)) is not None:
+            context.register_processing_time_timer(early)
+        if not self._is_event_time or window.max_timestamp > context.current_watermark:
+            self._wait_for_end(window, context)
+
+    def clear(self, window: Any, context: TriggerContext) -> None:
+        if (early := context.get(_EARLY)) is not None:
+            context.delete_processing_time_timer(early)
+            context.forget(_EARLY)
+        (context.delete_event_time_timer if self._is_event_time else context.delete_processing_time_timer)(window.max_timestamp)
+
+    def _wait_for_end(self, window: Any, context: TriggerContext) -> None:
+        (context.register_event_time_timer if self._is_event_time else context.register_processing_time_timer)(
+            window.max_timestamp
+        )
 
 
 def _is_event_time(clock: str) -> bool:
@@ -92,7 +168,7 @@ class ReduceRecords(Aggregate[Any, Any]):
 
     def __init__(self, function: Callable[[Any, Any], Any], layout: Layout, place: str) -> None:
         self._function, self._layout = function, layout
-        self._pack, self._unpack = layout.packer(place), layout.unpacker()
+        self._pack, self._unpack = layout.keeper(place)
 
     def create(self) -> Any:
         return ()
@@ -116,7 +192,7 @@ class TopRecords(Aggregate[Any, Any]):
 
     def __init__(self, n: int, by: Callable[[Any], Any], layout: Layout, place: str) -> None:
         self._n, self._by = n, by
-        self._pack, self._unpack = layout.packer(place), layout.unpacker()
+        self._pack, self._unpack = layout.keeper(place)
 
     def create(self) -> Any:
         return ()

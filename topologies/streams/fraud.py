@@ -24,9 +24,8 @@ class SmallThenLarge(KeyedProcess[str, Payment, Alert]):
     small = KeyedValue(int)
 
     def process(self, record: Payment, context: StreamContext[str], out: StreamOutput[Alert]) -> None:
-        small = self.small.get()
         # The timer alone would be late: the watermark moves behind the records.
-        if small is not None and record.cents > 500_00 and 0 <= record.at - small < 60_000:
+        if (small := self.small.get()) is not None and record.cents > 500_00 and 0 <= record.at - small < 60_000:
             out.emit(Alert(context.key, record.at))
         self.small.clear()
         if record.cents < 1_00:
@@ -40,7 +39,6 @@ class SmallThenLarge(KeyedProcess[str, Payment, Alert]):
 
 def topology(path: str, out: str = "alerts.jsonl") -> StreamBuilder:
     flow = StreamBuilder("streams-fraud").config(checkpoint_interval="1s")
-    payments = flow.from_files(path).parse_json(Payment).with_event_time(lambda payment: payment.at, disorder="10s")
-    alerts = payments.key_by(lambda payment: payment.card, parallelism=2).process(SmallThenLarge(), of=Alert, name="fraud")
-    alerts.values().to(JsonLinesSink(out), name="out")
+    paid = flow.from_files(path).parse_json(Payment).with_event_time(lambda payment: payment.at, disorder="10s")
+    paid.key_by(lambda p: p.card).process(SmallThenLarge(), of=Alert, name="fraud").values().to(JsonLinesSink(out), name="out")
     return flow

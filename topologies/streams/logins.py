@@ -1,4 +1,4 @@
-"""Users who log in after three failures within a minute: a list for each user.
+"""Users who log in after three failures in a row within a minute: a list for each user.
 
 topo run topologies/streams/logins.py -p path=logins.jsonl
 """
@@ -20,12 +20,9 @@ class ThreeFailures(KeyedProcess[str, Login, str]):
     def process(self, record: Login, context: StreamContext[str], out: StreamOutput[str]) -> None:
         recent = [at for at in self.failed.get() if at > record.at - 60_000]
         self.failed.clear()
-        if not record.ok:
-            recent.append(record.at)
-        elif len(recent) >= 3:
+        if record.ok and len(recent) >= 3:
             out.emit(f"{context.key}: {len(recent)} failures, then a login")
-            return
-        for at in recent:
+        for at in () if record.ok else (*recent, record.at):
             self.failed.add(at)
 
 

@@ -28,8 +28,7 @@ LATE = SideOutput("late", Click)
 def topology(path: str, out: str = "visits.jsonl", late: str = "late.jsonl") -> StreamBuilder:
     flow = StreamBuilder("streams-sessions").config(checkpoint_interval="1s")
     clicks = flow.from_files(path).parse_json(Click).with_event_time(lambda click: click.at, disorder="5s", idle="1m")
-    by_user = clicks.key_by(lambda click: click.user, parallelism=2)
-    visits = by_user.window(Session("30m"), late=LATE).count(name="visits")
+    visits = clicks.key_by(lambda c: c.user, parallelism=2).window(Session("30m"), late=LATE).count(name="visits")
     visits.map_keyed(lambda user, w: Visit(user, w.start, w.end, w.value), of=Visit).to(JsonLinesSink(out), name="out")
     visits.side(LATE).to(JsonLinesSink(late), name="late")
     return flow

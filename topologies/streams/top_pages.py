@@ -18,7 +18,5 @@ def topology(path: str) -> StreamBuilder:
     flow = StreamBuilder("streams-top-pages")
     clicks = flow.from_files(path).parse_json(Click).with_event_time(lambda click: click.at, disorder="5s")
     counts = clicks.key_by(lambda click: click.url, parallelism=2).window(Sliding("10m", "1m")).count(name="clicks")
-    pages = counts.map_keyed(lambda url, w: (w.end, url, w.value))
-    top = pages.gather().window(Tumbling("1m")).top_n(10, by=lambda page: page[2], name="top")
-    top.values().flat_map(lambda w: w.value).to(print)
+    counts.entries().gather().window(Tumbling("1m")).top_n(10, by=lambda page: page[1].value, name="top").values().to(print)
     return flow

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import re
 from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
-from topo import JsonLinesSink, PrintBolt, TopologyError, UserError
+from topo import FilesSpout, JsonLinesSink, PrintBolt, Spout, TailSpout, TextFileSpout, TopologyError, UserError
 from topo.streams import (
     AT_END,
     KeyedProcess,
@@ -24,6 +28,8 @@ from topo.streams import (
     WindowedStream,
     agg,
 )
+from topo.testing import StreamTest, TopologyTest
+from topo.user_code.copy import pickle_topology
 
 
 class Click(msgspec.Struct):
@@ -62,8 +68,24 @@ def line(function: Callable[..., Any], behind: int) -> int:
     return function.__code__.co_firstlineno + behind
 
 
+LATE_WORDS = SideOutput("late", str)
+
+
 def unread(flow: StreamBuilder) -> None:
     words(flow).filter(bool)
+
+
+def one_late_tag(flow: StreamBuilder) -> None:
+    left, right = (words(flow, name).with_event_time(len).key_by(str) for name in "ab")
+    joined = left.interval_join(right, max, late=(LATE_WORDS,))  # type: ignore[arg-type]
+    joined.side(LATE_WORDS).to(print)
+    joined.to(print)
+
+
+def late_now(flow: StreamBuilder) -> None:
+    joined = words(flow).key_by(str).join_table(words(flow, "m").key_by(str).latest(), max, late=LATE_WORDS)
+    joined.side(LATE_WORDS).to(print)
+    joined.to(print)
 
 
 def unread_branch(flow: StreamBuilder) -> None:
@@ -137,6 +159,37 @@ class WrongState(Pass):
 
 class WrongTtl(Pass):
     number = KeyedValue(int, ttl="soon")
+
+
+class Unnamed(Pass):
+    """Its state was put on the class when that was made already."""
+
+
+Unnamed.number = KeyedValue(int)  # type: ignore[attr-defined]
+
+
+def two_sides(flow: StreamBuilder) -> None:
+    left = words(flow, "l").with_event_time(len).key_by(str, parallelism=2)
+    left.join(words(flow, "r").with_event_time(len).key_by(str), max, window=Tumbling("1s")).to(print)
+
+
+def interval(flow: StreamBuilder) -> None:
+    timed = words(flow, "timed").with_event_time(len).key_by(str)
+    timed.interval_join(words(flow).key_by(str), max, after="1s").to(print)
+
+
+def as_of(flow: StreamBuilder) -> None:
+    timed = words(flow, "timed").with_event_time(len).key_by(str)
+    timed.join_table(words(flow).key_by(str).latest(), max, as_of=True).to(print)
+
+
+def endless(items: Any) -> Callable[[StreamBuilder], object]:
+    def draw(flow: StreamBuilder) -> None:
+        source = flow.from_spout(items, of=str) if isinstance(items, Spout) else flow.from_iterable(items)
+        merged = words(flow, "other").merge(source.map(str))
+        merged.rebalance(parallelism=2).key_by(str).reduce(max, emit=AT_END).to(print)
+
+    return draw
 
 
 class Opened:
@@ -235,9 +288,37 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
         lambda flow: words(flow).key_by(str).process(AsyncPass()).to(print),
         ["AsyncPass.open is an async def", "make it a def"],
     ),
-    "open of a sum": (
-        lambda flow: words(flow).with_event_time(len).key_by(str).window(Tumbling("1s")).sum(Opened()).to(print),
-        ["window at", "sum does not call the open() of Opened; call it in a map before the window"],
+    "async open of a join": (
+        lambda flow: words(flow).key_by(str).join_table(words(flow, "m").key_by(str).latest(), Opened()).to(print),
+        ["join_table at", "Opened.open is an async def"],
+    ),
+    "one tag for two sides": (one_late_tag, ["interval_join at", "late= takes two tags, for this stream and for the other"]),
+    "late without as_of": (late_now, ["join_table at", "late= has an effect with as_of=True only"]),
+    "state without a name": (
+        lambda flow: words(flow).key_by(str).process(Unnamed()).to(print),
+        ["process at", "a state has no name; declare it on the class"],
+    ),
+    "parallelism of two sides": (two_sides, ["its parallelism is 2, of key_by at", "but that of key_by at", "is 1; give both"]),
+    "interval join without event time": (
+        interval,
+        ["interval_join at", "the records of from_iterable at test_mistakes.py:{words} have none", "disorder='5s') behind it"],
+    ),
+    "as of without event time": (as_of, ["join_table at", "have none; put .with_event_time(", "or leave as_of=True out"]),
+    **{
+        f"the end of {name}": (
+            endless(source),
+            ["reduce at", f"emits at the end (AT_END), and {kind} at test_mistakes.py:", "never ends; use emit=every('1s')"],
+        )
+        for name, kind, source in (
+            ("count", "from_iterable", itertools.count()),
+            ("repeat", "from_iterable", itertools.repeat(1)),
+            ("a followed file", "from_spout", TailSpout("app.log")),
+            ("a folder", "from_spout", FilesSpout("logs")),
+        )
+    },
+    "key groups": (
+        lambda flow: words(flow).key_by(str, parallelism=40_000).count().to(print),
+        ["component 'count': parallelism 40000 is more than max_parallelism 32768; lower it (count at test_mistakes.py:"],
     ),
     "only": (lambda flow: words(flow).only(3).to(print), ["only takes a class or a type guard"]),
 }
@@ -301,10 +382,19 @@ def test_a_bound_loop_variable_is_no_mistake() -> None:
     assert len(flow.build().components) == 4
 
 
+def test_a_captured_value_that_cannot_be_sent_to_workers_is_named_with_its_operator(tmp_path: Path) -> None:
+    pytest.importorskip("cloudpickle")
+    lock, number = Lock(), 1
+    flow = StreamBuilder("program")
+    words(flow).map(lambda word: (lock, number, word)[2]).to(print)
+    with pytest.raises(UserError) as raised:
+        pickle_topology(flow.build(), tmp_path, flow.held_values())
+    place = line(test_a_captured_value_that_cannot_be_sent_to_workers_is_named_with_its_operator, 4)
+    assert f"to its workers: map at test_mistakes.py:{place} captures 'lock', a lock; open such things" in str(raised.value)
+
+
 @pytest.mark.parametrize("key", [[1], float("nan"), {1}, (1, [2])])
 def test_a_value_that_cannot_be_a_key_fails_its_record(key: Any) -> None:
-    from topo.testing import TopologyTest
-
     def build() -> Any:
         flow = StreamBuilder("program")
         words(flow).key_by(lambda _word: key).count().to(print)
@@ -313,4 +403,71 @@ def test_a_value_that_cannot_be_a_key_fails_its_record(key: Any) -> None:
     test = TopologyTest(build, attempts=1)
     test.run()
     (error,) = test.errors()
-    assert error.message.startswith("key_by was given ") and error.file.endswith("test_mistakes.py")
+    assert error.message.startswith("the key function returned ") and error.file.endswith("test_mistakes.py")
+
+
+AT_THE_RECORD: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], str, str]] = {
+    "flat_map of text": (lambda given: given.flat_map(lambda word: word), "UserError", "given the str 'a', which would become"),
+    "flat_map of no items": (lambda given: given.flat_map(lambda _word: 5), "TypeError", "'int' object is not iterable"),
+    "a key function": (lambda given: given.key_by(lambda word: word.upper(1)).values(), "TypeError", "takes no arguments"),
+    "a time": (lambda given: given.with_event_time(lambda _word: 1.5), "UserError", "given 1.5 (float); return whole milli"),
+    "a record of unknown type": (
+        lambda given: given.map(lambda word: Click(word, 1)).rebalance(parallelism=1),
+        "UserError",
+        "gives a Click, and its type is not known here, so it would not arrive as one; declare it: of=Click",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AT_THE_RECORD)
+def test_a_mistake_that_a_record_shows_fails_that_record_at_the_line_of_its_operator(case: str) -> None:
+    change, kind, message = AT_THE_RECORD[case]
+
+    def build() -> Any:
+        flow = StreamBuilder("program")
+        good, wrong = flow.from_iterable(["a", "b"], name="words").branch(lambda word: word == "b")
+        good.to(print)
+        change(wrong).to(print)
+        return flow.build()
+
+    test = TopologyTest(build, attempts=1)
+    test.run()
+    (error,) = test.errors()
+    assert (error.kind, Path(error.file).name) == (kind, "test_mistakes.py") and message in error.message
+    assert test.status()["dead_letters"] == 1
+
+
+def test_operators_that_savepoints_know_by_name_need_one_where_names_are_required() -> None:
+    def program(*names: str | None) -> StreamBuilder:
+        flow = StreamBuilder("named", require_names=True)
+        source, count = names
+        words = flow.from_iterable(["a"], name=source).map(str.lower)
+        words.key_by(lambda word: word).count(name=count).to(print)
+        return flow
+
+    program("words", "counts").build()
+    with pytest.raises(TopologyError) as raised:
+        program(None, None).build()
+    shown = str(raised.value)
+    assert "from_iterable at test_mistakes.py:" in shown and "count at test_mistakes.py:" in shown
+    assert shown.count("has no name, and require_names is set") == 2
+
+
+LISTED_ONCE = FilesSpout("logs", discovery_interval=None)
+
+
+@pytest.mark.parametrize("source", [itertools.repeat("a", 3), TextFileSpout("a.txt"), LISTED_ONCE])
+def test_a_source_that_may_end_can_give_results_at_the_end(source: Any) -> None:
+    flow = StreamBuilder("program")
+    endless(source)(flow)
+    flow.build()
+
+
+@pytest.mark.parametrize(("at", "warned"), [(1_700_000_000, 1), (1_700_000_000_000, 0), (7, 0)])
+def test_seconds_in_place_of_milliseconds_are_warned_of_once(at: int, warned: int, caplog: pytest.LogCaptureFixture) -> None:
+    with StreamTest() as test, caplog.at_level(logging.WARNING, "topo.streams"):
+        source = test.source(str)
+        test.collect(source.stream.with_event_time(lambda _word: at))
+        source.send("a", "b")
+    assert len(caplog.messages) == warned
+    assert all("with_event_time at test_mistakes.py:" in text and "multiply by 1000" in text for text in caplog.messages)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from topo import BasicBolt, UserError
-from topo.streams import KeyedStream, Session, Stream, Tumbling, Windowed
+from topo.streams import KeyedStream, Session, SideOutput, Stream, Tumbling, Windowed
 from topo.testing import StreamTest
 
 
@@ -107,3 +107,29 @@ def test_sources_come_before_the_first_record() -> None:
         numbers.send(1)
         with pytest.raises(UserError, match="source comes before the first send"):
             test.source(int)
+
+
+LATE = SideOutput("late", Click)
+
+
+@StreamTest.every_seed(range(3), parallelism={"visits": 3})
+def test_each_seed_has_its_test_with_as_many_tasks_as_asked_for(test: StreamTest) -> None:
+    clicks = test.source(Click)
+    windows = clicks.stream.key_by(lambda click: click.user).window(Tumbling("10ms"), late=LATE).count(name="visits")
+    seen, late = test.collect(windows), test.side(windows, LATE)
+    clicks.send(*(Click(f"u{n}") for n in range(6)), at=0)
+    clicks.watermark(10)
+    test.crash("visits", 2)
+    clicks.send(Click("late"), at=1)
+    assert sorted(seen.take()) == [(f"u{n}", Windowed(0, 10, 1)) for n in range(6)]
+    assert late.take() == [Click("late")]
+
+
+def test_a_failure_names_its_seed() -> None:
+    @StreamTest.every_seed([0, 4])
+    def body(test: StreamTest) -> None:
+        assert test.seed == 0, "another order"
+
+    with pytest.raises(AssertionError, match="another order") as raised:
+        body()
+    assert raised.value.__notes__ == ["with seed=4"]

@@ -1,0 +1,166 @@
+"""State of operators without a name: known by what they do, so that none takes over that of another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from topo.checkpoint.assignment import manifest_of, shapes_of
+from topo.checkpoint.manifest import decode_manifest, encode_manifest, misfits
+from topo.plan.outline import first_difference, outline
+from topo.plan.physical import PhysicalPlan, physical_plan
+from topo.streams import (
+    KeyedList,
+    KeyedMap,
+    KeyedProcess,
+    KeyedStream,
+    KeyedValue,
+    Stream,
+    StreamBuilder,
+    StreamContext,
+    StreamOutput,
+)
+
+
+class Click(msgspec.Struct):
+    user: str
+    url: str
+
+
+PROGRAM = """
+from topo.streams import StreamBuilder
+flow = StreamBuilder("words")
+flow.from_iterable(["a"]).key_by(lambda word: word in {"a", "b", "c", "d"}).count().to(print)
+print(flow.build().component("count").identity)
+"""
+Draw = Callable[[Stream[Click]], KeyedStream[Any, Any]]
+
+
+def plan(draw: Draw) -> PhysicalPlan:
+    flow = StreamBuilder("clicks")
+    draw(flow.from_iterable([Click("a", "/")])).to(print)
+    return physical_plan(flow.build())
+
+
+def problems(before: Draw, after: Draw) -> list[str]:
+    """Return why a program does not continue from a savepoint of another; the savepoint is written and read in between."""
+    stored = decode_manifest(encode_manifest(manifest_of(plan(before), 1, {}, 0.0)), "manifest")
+    return misfits(stored, "clicks", shapes_of(plan(after)))
+
+
+def by_user(clicks: Stream[Click]) -> KeyedStream[str, int]:
+    return clicks.key_by(lambda click: click.user).count()
+
+
+def by_url(clicks: Stream[Click]) -> KeyedStream[str, int]:
+    return clicks.key_by(lambda click: click.url).count()
+
+
+def named(clicks: Stream[Click]) -> KeyedStream[str, int]:
+    return clicks.key_by(lambda click: click.url).count(name="count")
+
+
+def with_steps(clicks: Stream[Click]) -> KeyedStream[str, int]:
+    """The same operator on another line, with operators of one record at a time around it."""
+    wanted = clicks.filter(lambda click: click.url in {"/", "/a"}).key_by(lambda click: click.user)
+    return wanted.count().map(lambda number: number + 1)
+
+
+def beside_another(clicks: Stream[Click]) -> KeyedStream[str, int]:
+    """The name of the stored state goes to another operator, and its own one has the next id."""
+    clicks.key_by(lambda click: click.url).count(name="count").to(print)
+    return clicks.key_by(lambda click: click.user).count()
+
+
+def test_an_unnamed_operator_takes_its_own_state_back() -> None:
+    assert problems(by_user, with_steps) == []
+
+
+def test_another_unnamed_operator_does_not_take_the_state_over_and_both_places_are_shown() -> None:
+    (problem,) = problems(by_user, by_url)
+    before, after = (draw.__code__.co_firstlineno + 1 for draw in (by_user, by_url))
+    assert problem == (
+        f"the state of 'count' is that of count at test_names.py:{before}, which had no name, and count at test_names.py:{after} "
+        "is another operator; to let it take the state over, give it name='count', else begin with nothing (--drop-state count)"
+    )
+
+
+def test_an_operator_that_is_given_the_name_takes_the_state_over() -> None:
+    assert problems(by_user, named) == []
+
+
+def test_the_name_does_not_move_state_away_from_its_own_operator() -> None:
+    (problem,) = problems(by_user, beside_another)
+    assert problem.startswith("the state of 'count' is that of count at test_names.py:")
+
+
+def test_state_that_no_operator_takes_is_shown_with_its_place() -> None:
+    (problem,) = problems(by_user, lambda clicks: clicks.key_by(lambda click: click.user).count(name="users"))
+    assert problem.startswith("no task takes the state of 'count' (count at test_names.py:")
+
+
+def test_a_misfit_of_a_named_operator_is_shown_with_both_places() -> None:
+    def grouped(clicks: Stream[Click]) -> KeyedStream[str, int]:
+        return clicks.rebalance(parallelism=2, name="spread").key_by(lambda click: click.url).count(name="count")
+
+    problem = next(one for one in problems(named, grouped) if "its inputs are grouped by" in one)
+    assert "(count 'count' at test_names.py:" in problem and "in the checkpoint, count 'count' at test_names.py:" in problem
+
+
+def test_the_facts_do_not_depend_on_the_order_of_a_set() -> None:
+    seen = {
+        subprocess.run([sys.executable, "-c", PROGRAM], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True).stdout
+        for seed in "12"
+    }
+    assert len(seen) == 1 and b"by lambda([" in seen.pop()
+
+
+def test_a_program_that_was_built_otherwise_has_another_digest() -> None:
+    def spelled(clicks: Stream[Click]) -> KeyedStream[str, int]:
+        return clicks.key_by(lambda click: click.user).map(lambda click: len(click.url))
+
+    def filtered(clicks: Stream[Click]) -> KeyedStream[str, Click]:
+        return clicks.key_by(lambda click: click.user).filter(lambda click: click.url)
+
+    one, other = plan(spelled), plan(filtered)
+    assert one.digest() != other.digest()
+    mapped, kept = (draw.__code__.co_firstlineno + 1 for draw in (spelled, filtered))
+    assert first_difference(outline(one), outline(other)) == (
+        f"key_by at test_names.py:{mapped}",
+        f"key_by at test_names.py:{kept}",
+    )
+
+
+def test_state_of_another_type_is_refused_with_both_types() -> None:
+    class Before(KeyedProcess[str, Click, str]):
+        total = KeyedValue(int)
+        last = KeyedValue(Click)
+        names = KeyedMap(str, list[int])
+
+        def process(self, record: Click, context: StreamContext[str], out: StreamOutput[str]) -> None:
+            out.emit(record.user)
+
+    class Renamed(Click):
+        pass
+
+    class After(Before):
+        total = KeyedList(int)  # type: ignore[assignment]
+        last = KeyedValue(Renamed)  # its fields are stored, so the name of its class does not matter
+        names = KeyedMap(str, int)  # type: ignore[assignment]
+        new = KeyedValue(str)
+
+    def of(process: type[Before]) -> Draw:
+        return lambda clicks: clicks.key_by(lambda click: click.user).process(process(), name="users")
+
+    found = problems(of(Before), of(After))
+    assert [problem.partition(";")[0] for problem in found] == [
+        "the state 'total' of 'users' is a value of int in the checkpoint, and a list of int now",
+        "the state 'names' of 'users' is a map of str to list[int] in the checkpoint, and a map of str to int now",
+    ]
+    assert all("(process 'users' at test_names.py:" in problem for problem in found)
+    assert problems(of(Before), of(Before)) == []

@@ -1,0 +1,303 @@
+"""Two keyed streams in one operator: joins, tables and `CoProcess`. Both sides travel as one stream of tagged records."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from topo.api.durations import duration_ms
+from topo.api.metrics import Metrics
+from topo.errors import UserError
+from topo.streams.chain import open_function
+from topo.streams.process import KeyedProcess, KeyedValue, StreamContext, StreamOutput
+from topo.streams.records import layout_of
+from topo.streams.results import Change, SideOutput, Windowed
+from topo.streams.time_buffer import KeyedBuffer
+
+K = TypeVar("K")
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+
+UNMATCHED_LEFT, UNMATCHED_RIGHT = "unmatched_left", "unmatched_right"
+"""Counters of the records without a partner that a join leaves out."""
+
+
+class Sided(NamedTuple):
+    """A record of one of two streams, as plain values."""
+
+    left: bool
+    deleted: bool
+    packed: Any
+
+
+class LateRecords:
+    """Reads the late records of a window join that have one tag.
+
+    Args:
+        sides: types of the left and the right records.
+        late: their tags.
+        tag: the one to read.
+    """
+
+    def __init__(self, sides: tuple[Any, Any], late: Sequence[SideOutput[Any]], tag: SideOutput[Any]) -> None:
+        self._sides, self._wanted = sides, [one == tag for one in late]
+
+    def open(self, _context: Any) -> None:
+        """Compile how records are read."""
+        self._readers = [layout_of(record).unpacker() for record in self._sides]
+
+    def __call__(self, record: Sided) -> Sequence[Any]:
+        """Return the record, if it has the tag."""
+        place = 0 if record.left else 1
+        return [self._readers[place](record.packed)] if self._wanted[place] else []
+
+
+class Tag:
+    """Makes a `Sided` of each record.
+
+    Args:
+        deleted: of a table: whether a record removes its key.
+    """
+
+    def __init__(self, record: Any, place: str, *, left: bool, deleted: Callable[[Any], object] | None = None) -> None:
+        self._record, self._place, self._left, self._deleted = record, place, left, deleted
+
+    def open(self, _context: Any) -> None:
+        """Compile how records are packed."""
+        self._pack = layout_of(self._record).packer(self._place)
+
+    def __call__(self, record: Any) -> Sided:
+        """Return the tagged record."""
+        deleted = self._deleted is not None and bool(self._deleted(record))
+        return Sided(self._left, deleted, self._pack(record))
+
+
+class CoProcess(KeyedProcess[K, Sided, R], Generic[K, A, B, R]):
+    """A function of each record of two streams with the same key, with state and timers that both share.
+
+    State is declared on the class, as for a `KeyedProcess`. An `open` of your own calls `super().open()`.
+    """
+
+    sides: tuple[Any, Any] = (None, None)
+    """Types of the left and the right records; set when the program is drawn."""
+
+    def open(self) -> None:
+        """Compile how records are read."""
+        self._left, self._right = (layout_of(record).unpacker() for record in self.sides)
+
+    @abstractmethod
+    def process_left(self, record: A, context: StreamContext[K], out: StreamOutput[R]) -> None:
+        """Called for each record of the first stream."""
+
+    @abstractmethod
+    def process_right(self, record: B, context: StreamContext[K], out: StreamOutput[R]) -> None:
+        """Called for each record of the second stream."""
+
+    def process(self, record: Sided, context: Any, out: Any) -> None:
+        """Call the method of the record's side."""
+        if record.left:
+            self.process_left(self._left(record.packed), context, out)
+        else:
+            self.process_right(self._right(record.packed), context, out)
+
+
+class JoinFunction:
+    """The user's function of a left and a right record, and what becomes of those that it is not called for.
+
+    Args:
+        sides: types of the left and the right records.
+        late: tags of the side outputs for late records, left and right; may be shorter.
+        outer: whether left records without a partner count, too.
+    """
+
+    def __init__(
+        self, function: Callable[[Any, Any], Any], sides: tuple[Any, Any], late: Sequence[SideOutput[Any]], *, outer: bool
+    ) -> None:
+        self._function, self._sides, self._outer, self._late = function, sides, outer, late
+
+    def open(self) -> None:
+        """Compile how records are read, and open the function."""
+        self._readers = [layout_of(record).unpacker() for record in self._sides]
+        open_function(self._function)
+
+    def join(self, left: Any, right: Any, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
+        """Emit a pair of plain records. `right` is in a tuple; None for no partner, which is counted where it is left out."""
+        if right is not None or self._outer:
+            read_left, read_right = self._readers
+            out.emit(self._function(read_left(left), None if right is None else read_right(right[0])))
+        else:
+            context.metrics.counter(UNMATCHED_LEFT).add()
+
+    def goes_late(self, record: Sided, context: StreamContext[Any], out: StreamOutput[Any]) -> bool:
+        """Count a late record, and emit it to its side output; return False where it is not late, or has none.
+
+        Raises:
+            UserError: the record has no timestamp.
+        """
+        if context.timestamp is None:
+            raise UserError("a join by event time was given a record without a timestamp; put .with_event_time(...) before it")
+        if context.timestamp > context.current_watermark:
+            return False
+        context.metrics.counter("late_left" if record.left else "late_right").add()
+        place = 0 if record.left else 1
+        if place < len(self._late):
+            out.side(self._late[place], self._readers[place](record.packed))
+        return place < len(self._late)
+
+
+class _Pairing(KeyedProcess[Any, Sided, Any]):
+    """A join by key, whose function is prepared when it opens."""
+
+    def __init__(self, function: JoinFunction) -> None:
+        self._pairs = function
+
+    def open(self) -> None:
+        """Prepare the function."""
+        self._pairs.open()
+
+
+class IntervalJoin(_Pairing):
+    """Pairs of records whose times are near. A late record without a side output meets those that are still kept.
+
+    Args:
+        function: its left records without a partner come when the watermark has passed their interval.
+        before, after: how far the right record may be from the left one, as durations.
+    """
+
+    lefts: Any = KeyedBuffer()
+    rights: Any = KeyedBuffer()
+
+    def __init__(self, function: JoinFunction, before: str | timedelta, after: str | timedelta) -> None:
+        super().__init__(function)
+        self._bounds = (before, after)
+
+    def open(self) -> None:
+        """Prepare the function, and read the durations, which are checked at build."""
+        super().open()
+        self._before, self._after = (duration_ms(bound) for bound in self._bounds)
+
+    def process(self, record: Sided, context: Any, out: StreamOutput[Any]) -> None:
+        """Emit the pairs of a record with those that are kept, and keep it."""
+        if self._pairs.goes_late(record, context, out):
+            return
+        at, packed = context.timestamp, record.packed
+        mine, others = (self.lefts, self.rights) if record.left else (self.rights, self.lefts)
+        first, last = (at - self._before, at + self._after) if record.left else (at - self._after, at + self._before)
+        partners = others.pair(first, last)
+        for other in partners:
+            left, right = (packed, other) if record.left else (other, packed)
+            self._pairs.join(left, (right,), context, out)
+        mine.add(at, packed, is_paired=bool(partners))
+        context.register_event_time_timer(last)
+
+    def on_timer(self, timestamp: int, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
+        """Drop what can have no partner any more."""
+        for _time, packed, is_paired in self.lefts.take_until(timestamp - self._after):
+            if not is_paired:
+                self._pairs.join(packed, None, context, out)
+        alone = sum(not is_paired for _time, _packed, is_paired in self.rights.take_until(timestamp - self._before))
+        if alone:
+            context.metrics.counter(UNMATCHED_RIGHT).add(alone)
+
+
+class TableJoin(_Pairing):
+    """Each left record with the latest right one of its key."""
+
+    latest = KeyedValue[Any](Any)
+
+    def process(self, record: Sided, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
+        """Join a left record, or keep a right one."""
+        if record.left:
+            self._pairs.join(record.packed, self.latest.get(), context, out)
+        elif record.deleted:
+            self.latest.clear()
+        else:
+            self.latest.set((record.packed,))
+
+
+class AsOfJoin(_Pairing):
+    """Each left record with the right record that held at its time. It waits until the watermark has passed it.
+
+    A left record that is late and has no side output is dropped; a late right one counts for the left ones that still wait.
+    """
+
+    waiting: Any = KeyedBuffer()
+    versions: Any = KeyedBuffer()  # the packed record in a tuple, or None where the key was deleted
+
+    def process(self, record: Sided, context: Any, out: StreamOutput[Any]) -> None:
+        """Keep the record."""
+        is_late = self._pairs.goes_late(record, context, out) or (record.left and context.timestamp <= context.current_watermark)
+        if not record.left:
+            self.versions.add(context.timestamp, None if record.deleted else (record.packed,))
+        elif not is_late:
+            self.waiting.add(context.timestamp, record.packed)
+        if not is_late:
+            context.register_event_time_timer(context.timestamp)
+
+    def on_timer(self, timestamp: int, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
+        """Join the records of this time, and drop the versions that hold no more."""
+        for time, packed, _ in self.waiting.take_until(timestamp):
+            self._pairs.join(packed, self.versions.at(time), context, out)
+        self.versions.take_until(timestamp, but=0 if self.versions.at(timestamp) is None else 1)
+
+
+class TableChanges(KeyedProcess[Any, Sided, Any]):
+    """The row before and the row after, for each record of a table.
+
+    Args:
+        record: type of the rows.
+    """
+
+    latest = KeyedValue[Any](Any)
+
+    def __init__(self, record: Any) -> None:
+        self._of = record
+
+    def open(self) -> None:
+        """Compile how rows are read."""
+        self._row = layout_of(self._of).unpacker()
+
+    def process(self, record: Sided, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
+        """Emit the change, and keep the row."""
+        kept = self.latest.get()
+        old = None if kept is None else self._row(kept[0])
+        if not record.deleted:
+            self.latest.set((record.packed,))
+            out.emit(Change(old, self._row(record.packed)))
+        elif kept is not None:
+            self.latest.clear()
+            out.emit(Change(old, None))
+
+
+class WindowJoin:
+    """The function of a window that joins the records in it."""
+
+    def __init__(self, function: Callable[[Any, Any], Any], sides: tuple[Any, Any], *, left: bool, right: bool) -> None:
+        self._function, self._sides, self._outer = function, sides, (left, right)
+
+    def open(self, _context: Any) -> None:
+        """Compile how records are read, and open the function."""
+        self._left, self._right = (layout_of(record).unpacker() for record in self._sides)
+        open_function(self._function)
+
+    def __call__(self, key: Any, window: Windowed[Sequence[Sided]]) -> Iterable[Any]:
+        """Return the results of all pairs."""
+        lefts = [self._left(one.packed) for one in window.value if one.left]
+        rights = [self._right(one.packed) for one in window.value if not one.left]
+        if not rights and self._outer[0]:
+            rights = [None]
+        if not lefts and self._outer[1]:
+            lefts = [None]
+        return [self._function(left, right) for left in lefts for right in rights]
+
+    def count_unmatched(self, window: Windowed[Sequence[Sided]], metrics: Metrics) -> None:
+        """Count the records without a partner that are left out."""
+        lefts = sum(one.left for one in window.value)
+        rights = len(window.value) - lefts
+        if not rights and not self._outer[0]:
+            metrics.counter(UNMATCHED_LEFT).add(lefts)
+        if not lefts and not self._outer[1]:
+            metrics.counter(UNMATCHED_RIGHT).add(rights)

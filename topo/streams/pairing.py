@@ -1,0 +1,169 @@
+"""Drawing a node of a program, and putting two keyed streams before one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Generic
+
+from topo.errors import UserError
+from topo.streams.collecting import Collected, CollectSink
+from topo.streams.functions import generic, result_type
+from topo.streams.graph import MAIN, READER, SIDE, Graph, Node, calling_site
+from topo.streams.joins import (
+    AsOfJoin,
+    CoProcess,
+    IntervalJoin,
+    JoinFunction,
+    LateRecords,
+    Sided,
+    TableChanges,
+    TableJoin,
+    Tag,
+    WindowJoin,
+)
+from topo.streams.results import Change, SideOutput
+from topo.streams.type_names import K, T_co
+
+
+class Drawn:
+    """What all streams have: the graph, and the output of a node that they stand for."""
+
+    def __init__(self, graph: Graph, node: Node, output: str = MAIN) -> None:
+        self._graph, self._node, self._output = graph, node, output
+        self._record = node.record_of(output)
+        self._id = ""
+
+    @property
+    def id(self) -> str:
+        """Stands for the stream where a bolt of `flow.topology_builder` reads it, as in `shuffle_grouping(stream.id)`."""
+        if not self._id:
+            self._id = f"stream {len(self._graph.nodes)}"
+            self._add(READER, id=self._id)
+        return self._id
+
+    def _side(self, tag: SideOutput[Any]) -> tuple[Node, str]:
+        """Return a side output of the node: the node that has it, and its name.
+
+        Raises:
+            UserError: the node has no side output of that tag.
+        """
+        settings, output = self._node.settings, f"{SIDE}{tag.name}"
+        sides = settings.get("sides", ())
+        if sides is not None and tag not in sides:
+            has = ", ".join(repr(one.name) for one in sides) or "none"
+            raise UserError(f"{self._node} has no side output {tag.name!r}; it has {has} ({calling_site()})")
+        reader = settings.get("late_reader")
+        self._node.side_records[output] = tag.of if reader is None else Sided
+        if reader is None:
+            return self._node, output
+        return Drawn(self._graph, self._node, output)._add("flat_map", reader(tag), record=tag.of), MAIN
+
+    def _add(
+        self,
+        kind: str,
+        function: Any = None,
+        *,
+        record: Any = None,
+        name: str | None = None,
+        also: Sequence[Drawn] = (),
+        keyed: bool = False,
+        **settings: Any,
+    ) -> Node:
+        inputs = tuple((one._node, one._output) for one in (self, *also))
+        if others := {one._graph.name for one in also if one._graph is not self._graph}:
+            mine = self._graph.name
+            what = f"{kind} at {calling_site()}: streams of {mine!r} and {sorted(others)[0]!r}"
+            raise UserError(f"{what}; draw them with one StreamBuilder")
+        return self._graph.add(Node(kind, inputs, calling_site(), name, function, record, settings, keyed))
+
+    def _collected(self, name: str | None) -> list[Any]:
+        collected = Collected(self._record, f"collect at {calling_site()}")
+        packed = Drawn(self._graph, self._add("map", collected, record=str))
+        sink = packed._add(
+            "sink", CollectSink(), name=name or f"collect-{len(self._graph.collected) + 1}", parallelism=1, fields=None
+        )
+        self._graph.collected.append((sink, collected))
+        return collected.results
+
+
+class BroadcastTable(Generic[K, T_co]):
+    """The latest record of each key, in every task. Made by `broadcast`."""
+
+    def __init__(self, rows: Drawn) -> None:
+        self._rows = rows
+
+
+def connected(left: Drawn, right: Drawn, process: Any, of: Any, name: str | None) -> Node:
+    """Draw a `CoProcess` behind two streams."""
+    if isinstance(process, CoProcess):
+        process.sides = (left._record, right._record)
+    return _both(left, tagged(right))._add("connect", process, record=of, name=name, keyed=True, sides=None)
+
+
+def window_joined(
+    left: Drawn, right: Drawn, function: Any, window: Any, late: Any, of: Any, name: str | None, *outer: bool
+) -> Node:
+    """Draw a join by window; `outer`: for each side, whether records without a partner count, too."""
+    sides, tags = (left._record, right._record), _tags(late)
+    join = WindowJoin(function, sides, left=outer[0], right=outer[1])
+    settings: dict[str, Any] = {"window": window, "lateness": "0s", "result": "process"}
+    settings |= {"late": tags, "late_reader": partial(LateRecords, sides, tags)}
+    return _joined(_both(left, tagged(right)), "window", join, function, tags, of, name, **settings)
+
+
+def interval_joined(
+    left: Drawn, right: Drawn, function: Any, before: Any, after: Any, late: Any, of: Any, name: str | None, *, outer: bool
+) -> Node:
+    """Draw a join by distance in time."""
+    tags = _tags(late)
+    process = IntervalJoin(JoinFunction(function, (left._record, right._record), tags, outer=outer), before, after)
+    settings = {"before": before, "after": after, "event_time": True, "late": tags}
+    return _joined(_both(left, tagged(right)), "interval_join", process, function, tags, of, name, **settings)
+
+
+def table_joined(
+    left: Drawn, table: Any, function: Any, as_of: bool, late: Any, of: Any, name: str | None, *, outer: bool
+) -> Node:
+    """Draw a join with the latest row, or with the row that held at the time of the record."""
+    tags = _tags(late)
+    pairs = JoinFunction(function, (left._record, table._stream._record), tags, outer=outer)
+    process = AsOfJoin(pairs) if as_of else TableJoin(pairs)
+    both = _both(left, tagged(table._stream, table._deleted))
+    return _joined(both, "join_table", process, function, tags, of, name, event_time=as_of)
+
+
+def table_changes(table: Any, name: str | None) -> Node:
+    """Draw the changes of a table."""
+    record = table._stream._record
+    rows = tagged(table._stream, table._deleted)
+    kind = generic(Change, Any if record is None else record)
+    return rows._add("changes", TableChanges(record), record=kind, name=name, keyed=True)
+
+
+def enriched(stream: Drawn, rows: Drawn, function: Any, of: Any, name: str | None, *, keyed: bool) -> Node:
+    """Draw a function of each record and a table that all tasks have."""
+    record = of or result_type(function)
+    return stream._add("enrich", function, record=record, name=name, also=(rows,), keyed=keyed)
+
+
+def _joined(
+    both: Drawn, kind: str, operator: Any, function: Any, tags: tuple[Any, ...], of: Any, name: str | None, **settings: Any
+) -> Node:
+    settings |= {"call": (function, kind, 2, "left, right"), "sides": tuple(dict.fromkeys(tags))}
+    return both._add(kind, operator, record=of or result_type(function), name=name, keyed=True, **settings)
+
+
+def _tags(late: Any) -> tuple[Any, ...]:
+    """Return the tags that were given, left and right, as a tuple; `build` reports mistakes in them."""
+    return late if isinstance(late, tuple) else () if late is None else (late,)
+
+
+def tagged(stream: Drawn, deleted: Any = None, *, left: bool = False) -> Drawn:
+    """Return the records of a stream with the side that they are on."""
+    tag = Tag(stream._record, f"the input at {calling_site()}", left=left, deleted=deleted)
+    return Drawn(stream._graph, stream._add("map", tag, record=Sided, keyed=True))
+
+
+def _both(left: Drawn, right: Drawn) -> Drawn:
+    return Drawn(left._graph, tagged(left, left=True)._add("merge", record=Sided, also=(right,), keyed=True))

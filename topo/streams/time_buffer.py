@@ -1,0 +1,62 @@
+"""Records of a key in the order of their times, as state: found by bisection, dropped from the front."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from topo.streams.process import KeyedDeclaration
+
+Kept: TypeAlias = tuple[int, Any, bool]
+"""A record in a buffer: its time, its plain values, and whether it has had a partner."""
+_BY_TIME = itemgetter(0)
+
+
+class KeyedBuffer(KeyedDeclaration[Any]):
+    """A `TimeBuffer` for each key, declared on the class of a process."""
+
+    def __init__(self) -> None:
+        super().__init__(Any)
+
+    def installed(self, state: Any, place: str) -> TimeBuffer:
+        """Return the buffer, with what a checkpoint has of it."""
+        handle = state.sorted(self.name)
+        handle.decode(lambda rows: [tuple(row) for row in rows])
+        return TimeBuffer(handle)
+
+
+class TimeBuffer:
+    """The buffer of the current key. Of records with equal times the first that came is ahead."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def add(self, time: int, packed: Any, *, is_paired: bool = False) -> None:
+        """Insert a record."""
+        place = bisect_right(self._handle.get(), time, key=_BY_TIME)
+        self._handle.splice(place, place, ((time, packed, is_paired),))
+
+    def pair(self, first: int, last: int) -> Sequence[Any]:
+        """Return the plain values of the records with times from `first` to `last`, which have had a partner from now on."""
+        rows = self._handle.get()
+        start, stop = bisect_left(rows, first, key=_BY_TIME), bisect_right(rows, last, key=_BY_TIME)
+        found = rows[start:stop]
+        if not all(is_paired for _time, _packed, is_paired in found):
+            self._handle.splice(start, stop, [(time, packed, True) for time, packed, _ in found])
+        return [packed for _time, packed, _ in found]
+
+    def take_until(self, last: int, *, but: int = 0) -> Sequence[Kept]:
+        """Remove the records with times up to `last`, and return them; `but`: how many of the latest of them stay."""
+        rows: Sequence[Kept] = self._handle.get()
+        stop = max(0, bisect_right(rows, last, key=_BY_TIME) - but)
+        taken = rows[:stop]
+        self._handle.splice(0, stop, ())
+        return taken
+
+    def at(self, time: int) -> Any:
+        """Return the plain values of the last record at or before a time; None if there is none."""
+        rows = self._handle.get()
+        place = bisect_right(rows, time, key=_BY_TIME)
+        return rows[place - 1][1] if place else None
