@@ -1,4 +1,4 @@
-"""What FilesSpout and FilesSink cost a row, beside TextFileSpout and bare writing: the component alone, as a task drives it.
+"""What FilesSpout and the sinks of files cost a row, beside TextFileSpout and bare writing: each alone, as a task drives it.
 
     python -m benchmarks.files                      500,000 rows, five runs of each in turn
     python -m benchmarks.files --rows 100000 --runs 9
@@ -17,12 +17,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from topo import FilesSink, FilesSpout, TextFileSpout
+from topo import DeltaSink, FilesSink, FilesSpout, TextFileSpout
 from topo.api.context import TaskContext
 from topo.api.streams import declared_streams
 from topo.api.tuples import Origin
@@ -105,9 +106,9 @@ def write_bare_parquet(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[
     return len(rows)
 
 
-def write_sink(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...], **settings: Any) -> int:
-    """Write rows with a FilesSink, in one checkpoint."""
-    sink = FilesSink(folder / "sink", **settings)
+def write_sink(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...], kind: Any = FilesSink, **settings: Any) -> int:
+    """Write rows with a sink of files, in one checkpoint."""
+    sink = kind(folder / "sink", **settings)
     collector = BoltCollector("sink", (), _refuse)
     sink.prepare(TaskContext("bench", "sink", 1, config=replace(TopologyConfig(), delivery="exactly_once")), collector)
     output = StagedOutput(sink)
@@ -120,6 +121,17 @@ def write_sink(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...
     output.snapshot(1)
     output.complete(1)
     sink.cleanup()
+    return len(rows)
+
+
+def write_bare_delta(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...]) -> int:
+    """Write a Delta table as a program without topo does: one table in memory, one version."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    kinds = (pa.int64(), pa.string(), pa.float64())
+    arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    write_deltalake(folder / "table", pa.table(arrays, names=list(fields)))
     return len(rows)
 
 
@@ -159,6 +171,11 @@ def main() -> None:
         "bare parquet": lambda target: write_bare_parquet(target, rows, fields),
         "FilesSink parquet": lambda target: write_sink(target, rows, fields, format="parquet", schema=schema),
     }
+    if find_spec("deltalake") is not None:
+        writing |= {
+            "bare Delta": lambda target: write_bare_delta(target, rows, fields),
+            "DeltaSink": lambda target: write_sink(target, rows, fields, DeltaSink, schema=schema),
+        }
     times |= measured(writing, options.runs, None)
     if options.json:
         print(json.dumps(times))

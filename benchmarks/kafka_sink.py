@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
-from topo import KafkaSink
+from topo import KafkaSink, TwoPhaseSink
 from topo.api.context import TaskContext
 from topo.api.tuples import Origin
 from topo.checkpoint.staged_output import StagedOutput
@@ -64,13 +64,30 @@ def prepared(
     return sink, collector
 
 
-def feed(sink: KafkaSink, collector: BoltCollector, rows: Rows) -> None:
+def feed(sink: TwoPhaseSink, collector: BoltCollector, rows: Rows) -> None:
     """Give rows to a sink, in batches of its task."""
     for first in range(0, len(rows), BATCH):
         origin = Origin("source", 2, "default", FIELDS)
         for row in rows[first : first + BATCH]:
             sink.execute(TrackedTuple.made(row, origin, None, 1, (), ()))
         collector.clear()
+
+
+def drive(made: TwoPhaseSink, rows: Rows, delivery: Literal["at_least_once", "exactly_once"], checkpoint: int) -> None:
+    """Have a sink publish rows as a task does, with `exactly_once` in checkpoints of so many rows; and close it."""
+    collector = BoltCollector("sink", (), _refuse)
+    made.prepare(TaskContext("bench", "sink", 1, config=replace(TopologyConfig(), delivery=delivery)), collector)
+    if delivery == "at_least_once":
+        feed(made, collector, rows)
+        made.end_of_input()
+    else:
+        output = StagedOutput(made)
+        output.restore(None)
+        for number, first in enumerate(range(0, len(rows), checkpoint), 1):
+            feed(made, collector, rows[first : first + checkpoint])
+            output.snapshot(number)
+            output.complete(number)
+    made.close()
 
 
 def at_least_once(servers: str, topic: str, rows: Rows) -> None:

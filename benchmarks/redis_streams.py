@@ -2,7 +2,7 @@
 
     make redis                                                  in another terminal
     python -m benchmarks.redis_streams                          100,000 entries of 100 bytes, five runs of each in turn
-    python -m benchmarks.redis_streams --url unix:///tmp/redis.socket --rows 200000
+    python -m benchmarks.redis_streams --url unix:///path/to/redis.socket --rows 200000
 
 Figures are processor time of the process, which other work on the machine changes little; that of the server is not in it. The
 keys `bench:in` and `bench:out` are used, and removed.

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3 kafka redis postgres http prometheus mqtt nats"
+all="s3 kafka registry redis postgres http prometheus mqtt nats rabbitmq"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -20,33 +20,52 @@ debian() {
         echo "topo: $command is missing; install it as root: apt-get install $*" >&2
         return 1
     fi
-    ls /var/lib/apt/lists/*Packages* >/dev/null 2>&1 || apt-get -qq update
+    ls /var/lib/apt/lists/*Packages* >/dev/null 2>&1 || apt-get -qq -o DPkg::Lock::Timeout=300 update
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod +x "$policy"
         trap 'rm -f "$policy"' EXIT
     fi
-    DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$@" >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" >/dev/null
 }
 
 install_http() { setup http; }
 
 install_mqtt() { setup mqtt && debian mosquitto mosquitto; }
 
-install_s3() { setup && from_index 'moto[server]' s3fs botocore; }
+install_s3() { setup delta && from_index 'moto[server]' s3fs botocore; }
 
-# Kafka's jars are shared by all checkouts. A second folder takes them first: half of them is never taken for all.
-install_kafka() {
-    setup kafka || return 1
-    version=4.3.1
-    jars=${XDG_CACHE_HOME:-$HOME/.cache}/topo/kafka-$version
+# from_maven NAME VERSION: jars of scripts/NAME.xml, which all checkouts share. A second folder takes them first: half of them is never
+# taken for all, and of two checkouts that install at once the first one's stay.
+from_maven() {
+    jars=${XDG_CACHE_HOME:-$HOME/.cache}/topo/$1-$2
     debian java default-jre-headless || return 1
     if [ -d "$jars" ]; then return; fi
     debian mvn maven || return 1
-    new=$(mktemp -d) && sed "s/VERSION/$version/" scripts/kafka.xml >"$new/pom.xml" &&
+    new=$(mktemp -d) && sed "s/VERSION/$2/" "scripts/$1.xml" >"$new/pom.xml" &&
         mvn -q -B -Dstyle.color=never -f "$new" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$new/jars" </dev/null &&
-        mkdir -p "$(dirname "$jars")" && mv "$new/jars" "$jars.$$" && mv -T "$jars.$$" "$jars" && rm -rf "$new"
+        mkdir -p "$(dirname "$jars")" && mv "$new/jars" "$jars.$$" &&
+        { mv -T "$jars.$$" "$jars" 2>/dev/null || { [ -d "$jars" ] && rm -rf "$jars.$$"; }; } && rm -rf "$new"
+}
+
+install_kafka() { setup kafka && from_maven kafka 4.3.1; }
+# The tests in Spark take it, and not those of connectors: `make spark`.
+install_hadoop() { setup spark && from_maven hadoop 3.5.0; }
+
+# The registry is shared in the same way.
+install_registry() {
+    setup kafka kafka-avro kafka-protobuf || return 1
+    # The last one that runs on Java 17.
+    version=2.6.13.Final
+    program=${XDG_CACHE_HOME:-$HOME/.cache}/topo/apicurio-registry-$version
+    debian java default-jre-headless || return 1
+    if [ -d "$program" ]; then return; fi
+    debian mvn maven || return 1
+    mkdir -p "$(dirname "$program")" && new=$(mktemp -d "$program.XXXXXX") &&
+        { (cd "$new" && mvn -q -B -Dstyle.color=never dependency:unpack -DoutputDirectory="$new" \
+            "-Dartifact=io.apicurio:apicurio-registry-app:$version:tar.gz:all" </dev/null) || { rm -rf "$new" && false; }; } &&
+        { mv -T "$new" "$program" 2>/dev/null || { [ -d "$program" ] && rm -rf "$new"; }; }
 }
 
 # Debian's package makes a cluster and starts it, unless this file is there while it is installed.
@@ -65,9 +84,10 @@ install_postgres() {
     return $result
 }
 
-install_prometheus() { setup metrics && debian prometheus prometheus; }
+install_prometheus() { setup metrics otel && debian prometheus prometheus; }
 
 install_nats() { setup nats && debian nats-server nats-server; }
+install_rabbitmq() { setup rabbitmq && debian rabbitmq-server rabbitmq-server; }
 install_redis() { setup redis && debian redis-server redis-server; }
 
 failed=

@@ -1,10 +1,11 @@
-"""Orders in a JetStream stream are summed by shop and written as lines of JSON; each order counts once.
+"""Orders in a JetStream stream are summed by shop; the sums go to another stream, and to lines of JSON. Each order counts once.
 
     make nats                                                   # starts a server at nats://127.0.0.1:4222
-    .venv/bin/python topologies/nats_orders.py 2000             # makes the stream ORDERS, and appends orders
+    .venv/bin/python topologies/nats_orders.py 2000             # makes the streams ORDERS and TOTALS, and appends orders
     topo run topologies/nats_orders.py                          # reads them
 
-It reads until it is stopped. The last line of a shop in build/totals.jsonl has its total.
+It reads until it is stopped. The last message of the subject totals.SHOP has the total of a shop, and so has its last line in
+build/totals.jsonl.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 
 import nats
 
-from topo import BasicCollector, JsonLinesSink, NatsSpout, StatefulBolt, TaskContext, Topology, TopologyBuilder, Tuple
+from topo import BasicCollector, JsonLinesSink, NatsSink, NatsSpout, StatefulBolt, TaskContext, Topology, TopologyBuilder, Tuple
 
 SERVERS = "nats://127.0.0.1:4222"
 SHOPS = ("north", "south", "east", "west")
@@ -44,11 +45,12 @@ class Total(StatefulBolt):
 
 
 async def put_orders(servers: str, count: int) -> None:
-    """Make the stream if need be, and append orders, a subject for each shop; the same every time."""
+    """Make the streams if need be, and append orders, a subject for each shop; the same every time."""
     chance = random.Random(1)
     client = await nats.connect(servers)
     stream = client.jetstream()
     await stream.add_stream(name="ORDERS", subjects=["orders.>"])
+    await stream.add_stream(name="TOTALS", subjects=["totals.>"])
     for _ in range(count):
         order = {"shop": chance.choice(SHOPS), "cents": chance.randrange(100, 10_000)}
         await stream.publish(f"orders.{order['shop']}", json.dumps(order).encode())
@@ -66,7 +68,10 @@ def topology(servers: str = SERVERS, out: str = "build/totals.jsonl") -> Topolog
     source = NatsSpout(servers, "ORDERS", pattern="orders.*", value_deserializer="json", fields=("shop", "cents"))
     builder.set_spout("orders", source, 2)
     builder.set_bolt("total", Total(), 2).fields_grouping("orders", "shop")
-    builder.set_bolt("totals", JsonLinesSink(out)).global_grouping("total")
+    builder.set_bolt("lines", JsonLinesSink(out)).global_grouping("total")
+    builder.set_bolt("totals", NatsSink(servers, "totals.{shop}", stream="TOTALS", staging=f"{out}.staged")).fields_grouping(
+        "total", "shop"
+    )
     return builder.build()
 
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.servers import kafka, mosquitto, nats, postgres, redis
+from tests.servers import kafka, mosquitto, nats, postgres, rabbitmq, redis, schema_registry
 from topo.connectors.nats.connection import close_forgotten
 
 
@@ -19,6 +19,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.Broker]:
     started = kafka.start(tmp_path_factory.mktemp("kafka"))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schema_registry.RegistryServer]:
+    """The schema registry of this run. A test that ends or freezes it leaves it running, with its data."""
+    started = schema_registry.start(tmp_path_factory.mktemp("registry"))
+    yield started
+    started.kill()
 
 
 @pytest.fixture(scope="session")
@@ -84,3 +92,17 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nats.NatsP
 def nats_url(nats_server: nats.NatsProcess) -> str:
     """The address of the NATS server."""
     return nats_server.address
+
+
+@pytest.fixture(scope="session")
+def rabbit_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rabbitmq.RabbitBroker]:
+    """The RabbitMQ broker of this run. A test that ends or freezes it leaves it running, with its data."""
+    started = rabbitmq.start(tmp_path_factory.mktemp("rabbitmq"))
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def rabbit_url(rabbit_broker: rabbitmq.RabbitBroker) -> str:
+    """The address of the RabbitMQ broker."""
+    return rabbit_broker.address

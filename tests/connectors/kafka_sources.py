@@ -47,7 +47,7 @@ def _is_all_read(reader: Any, consumer: Any) -> bool:
 
     for reading in reader._readings.values():
         _, topic, number = reading.partition
-        if reading.is_paused:
+        if reading.is_paused or _waits_for_registry(reader):
             continue
         try:
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=5)
@@ -58,6 +58,12 @@ def _is_all_read(reader: Any, consumer: Any) -> bool:
         if max(reading.next, 0) < end or reading.is_asking or reading.found is not None or reader._answers:
             return False
     return True
+
+
+def _waits_for_registry(reader: Any) -> bool:
+    """Whether a partition waits for a schema, and the registry is away."""
+    line = reader._schemas._line
+    return bool(reader._schemas._waiting) and line is not None and not line._link.is_up
 
 
 class Topics(SourceUnderTest):

@@ -140,6 +140,8 @@ def test_with_exactly_once_a_repeated_request_counts_once(scene: Scene) -> None:
             eventually(lambda done=done: len(sender.done) >= done, what=f"{done} answers; {sender.statuses}")
             kill(pid_of(running.status(), component))
         eventually(lambda: len(sender.done) == COUNT, 60, what=f"all answers; {sender.statuses}")
+    # A sink publishes when the checkpoint is complete, as the answers are sent then.
+    eventually(lambda: len(scene.lines()) >= COUNT, what="the rows of the last checkpoint")
     assert sorted(scene.lines()) == list(range(1, COUNT + 1))
     running.kill()
 

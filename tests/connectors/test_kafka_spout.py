@@ -14,6 +14,7 @@ import pytest
 from tests.connectors.kafka_sources import PatientSpout, delete_topic
 from tests.integration.test_docs_code import ROOT, code_of
 from tests.servers.kafka import PASSWORD, STRANGER, USER, Broker, sasl
+from topo import KafkaSpout
 from topo.errors import ConfigError, NotFoundError, TopoError
 from topo.testing import TopologyTest
 from topo.testing.partition_harness import PartitionHarness
@@ -151,6 +152,26 @@ def remove_before(broker: Broker, topic: str, offset: int) -> None:
         answer.result(30)
 
 
+def test_records_in_front_of_removed_ones_are_given_though_both_come_at_once(broker: Broker) -> None:
+    name = broker.create_topic()
+    broker.produce(name, ["0", "1", "2"])
+    # The broker keeps each request back for 4 s: the second one, for offset 3, until both have happened.
+    config = {"fetch.min.bytes": 1_000_000, "fetch.wait.max.ms": 4000}
+    settings: dict[str, Any] = {"bootstrap_servers": broker.address, "value_deserializer": "json", "config": config}
+    harness = PartitionHarness(lambda: KafkaSpout(name, on_lost="skip", **settings))
+    harness.turns(1)
+    time.sleep(6)
+    broker.produce(name, ["3", "4", "5"])
+    remove_before(broker, name, 5)
+    time.sleep(4)
+    until = time.monotonic() + 15
+    while 5 not in harness.read.get(f"{name}-0", []) and time.monotonic() < until:
+        harness.turns(1)
+        time.sleep(0.05)
+    assert harness.read == {f"{name}-0": [0, 1, 2, 5]}
+    assert "has no records 3 to 4 any more" in str(harness.errors)
+
+
 def test_records_that_retention_has_removed_are_reported(broker: Broker) -> None:
     for on_lost, expected in (("fail", [0]), ("skip", [0, 3, 4])):
         name = broker.create_topic()
@@ -284,7 +305,7 @@ def test_a_pattern_without_a_topic_is_reported_and_its_topics_are_read_when_they
 
 def test_the_topology_of_the_page_writes_each_order_once(broker: Broker, tmp_path: Path) -> None:
     page: dict[str, Any] = {}
-    exec(compile(code_of(ROOT / "docs" / "kafka.md"), "kafka.md", "exec"), page)
+    exec(compile(code_of(ROOT / "docs" / "connectors" / "kafka.md"), "kafka.md", "exec"), page)
     delete_if_there(broker, "orders")
     broker.create_topic(2, "orders")
     for n in range(10):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.connectors.test_nats_sink import messages
 from tests.servers import nats
 from topo.testing import TopologyTest
 
@@ -29,6 +30,7 @@ def test_each_order_counts_once_when_its_reader_crashes(tmp_path: Path) -> None:
         test = TopologyTest(lambda: example["topology"](server.address, out=str(out)))
         test.advance("500ms")
         test.crash("orders")
+        test.crash("totals")
         test.advance("15s")
         chance, expected = random.Random(1), dict[str, tuple[int, int]]()
         for _ in range(300):
@@ -38,5 +40,8 @@ def test_each_order_counts_once_when_its_reader_crashes(tmp_path: Path) -> None:
         rows = [json.loads(line) for line in out.read_text().splitlines()]
         assert len(rows) == 300
         assert {row["shop"]: (row["orders"], row["cents"]) for row in rows} == expected
+        for shop, (orders, cents) in expected.items():
+            found = messages(server.address, "TOTALS", f"totals.{shop}")
+            assert len(found) == orders and json.loads(found[-1])["cents"] == cents
     finally:
         server.stop()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +13,22 @@ from tests.servers.server import need
 
 __all__ = ["a_folder_for_what_it_writes", "local_cluster"]
 
-NEEDS = {"http.md": ("aiohttp",), "mqtt.md": ("paho",)}
+NEEDS = {"delta.md": ("deltalake",), "http.md": ("aiohttp",), "mqtt.md": ("paho",), "rabbitmq.md": ("pika",)}
 """Packages that a page needs beside its server."""
+
+GROUPS = {"rabbitmq.md": "rabbitmq"}
+"""Pages whose server takes long to start: they run beside its other tests."""
+
+
+def pages() -> Iterator[Any]:
+    for page in SERVED:
+        yield pytest.param(page, marks=[pytest.mark.xdist_group(GROUPS[page])] if page in GROUPS else [])
+
 
 pytestmark = [pytest.mark.integration, pytest.mark.server]
 
 
-@pytest.mark.parametrize("page", SERVED)
+@pytest.mark.parametrize("page", pages())
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     need(NEEDS.get(page, ()))
-    run_page(ROOT / "docs" / page, tmp_path, request)
+    run_page(ROOT / "docs" / "connectors" / page, tmp_path, request)

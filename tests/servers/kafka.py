@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import os
-import random
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server import Server, ServerEndedError, need, refuse_missing, start_server
+from tests.servers.server import Server, ServerEndedError, free_port, need, refuse_missing, start_server
 
 VERSION = "4.3.1"
 JARS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "topo", f"kafka-{VERSION}")
@@ -155,7 +153,7 @@ def start(folder: Path, ports: Sequence[int] = (), settings: Mapping[str, str] |
     properties = folder / "server.properties"
     for attempt in range(3):
         if not properties.exists():
-            _format(folder, ports or [_port() for _ in range(3)], settings or {})
+            _format(folder, ports or [free_port() for _ in range(3)], settings or {})
         address, secured = properties.read_text().partition("\n")[0].removeprefix("# ").split()
         command = _java("kafka.Kafka", str(properties))
         try:
@@ -191,18 +189,6 @@ def _format(folder: Path, ports: Sequence[int], settings: Mapping[str, str]) -> 
 def _java(*command: str) -> list[str]:
     # Java expands the star, and no shell.
     return ["java", *_JAVA, "-cp", f"{JARS}/*", *command]
-
-
-def _port() -> int:
-    """Return a port that is free now, below those from which the kernel draws: it stays free while the broker is down."""
-    while True:
-        with socket.socket() as found:
-            port = random.SystemRandom().randrange(12_000, 32_000)
-            try:
-                found.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def _answers(address: str) -> bool:

@@ -44,8 +44,8 @@ class NatsProcess(Server):
         return run_at(self.address, action)
 
     def make_stream(self, **settings: Any) -> str:
-        """Make a stream of the subjects NAME.>, and return its name, which is drawn."""
-        name = f"S{secrets.token_hex(4).upper()}"
+        """Make a stream of the subjects NAME.>, and return its name, which is drawn unless it is given."""
+        name = settings.pop("name", f"S{secrets.token_hex(4).upper()}")
 
         async def make(_client: Any, stream_context: Any) -> None:
             await stream_context.add_stream(name=name, subjects=[f"{name}.>"], **settings)

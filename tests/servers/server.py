@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,6 +56,10 @@ class Server:
     def freeze(self) -> None:
         """Let it answer nothing, with its connections open."""
         os.kill(self.pid, signal.SIGSTOP)
+        # On a busy machine its other threads run on until one of them has taken the signal.
+        until = time.monotonic() + _READY_S
+        while not _is_stopped(self.pid) and time.monotonic() < until:
+            time.sleep(0.002)
 
     def thaw(self) -> None:
         """Let it continue."""
@@ -91,16 +97,26 @@ def start_server(
     return Server(address, process)
 
 
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of a process are stopped."""
+    states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state == "T" for state in states)
+
+
 def _end_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def free_port() -> int:
-    """Return a port of loopback that is free now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """Return a port of loopback that is free now, below those from which the kernel draws for clients.
+
+    So it stays free while a server is down: a client that tries to connect may be given any of the others.
+    """
+    while True:
+        port = random.SystemRandom().randrange(12_000, 32_000)
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 def need(modules: Sequence[str], server: str = "") -> None:
@@ -113,7 +129,7 @@ def need(modules: Sequence[str], server: str = "") -> None:
 def refuse_missing(what: str, server: str = "") -> NoReturn:
     """Skip the test for lack of something; in CI let it fail. `server` is the argument of scripts/servers.sh."""
     command = f"sh scripts/servers.sh {server}".rstrip()
-    reason = f"needs {what}, which `{command}` installs and `make connectors` runs with"
+    reason = f"needs {what}, which `{command}` installs"
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)

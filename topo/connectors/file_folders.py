@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from fnmatch import fnmatch
+from itertools import chain, count
 from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
@@ -16,10 +19,14 @@ from topo.extras import EXTRAS, pip_install
 
 
 class FoundFile(NamedTuple):
-    """A file below a folder: its path there, and an identity that changes when it is written again."""
+    """A file below a folder: its path there, an identity that changes when it is written again, and when it was written.
+
+    `modified` is in seconds since 1970, at most now; infinite where it is not known.
+    """
 
     name: str
     identity: str
+    modified: float
 
 
 class FileFolder(Protocol):
@@ -42,6 +49,30 @@ class FileFolder(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file."""
 
+    def move(self, name: str, target: str) -> None:
+        """Move a file to its path below another folder, under a name with a number where there is one already."""
+
+
+def _free(path: str, is_there: Callable[[str], object]) -> str:
+    """Return a path, or one with a number behind it, under which there is nothing."""
+    return next(one for one in chain((path,), (f"{path}.{number}" for number in count(1))) if not is_there(one))
+
+
+def check_move(url: str | os.PathLike[str], target: str) -> None:
+    """Check where files of a folder are to be moved. Raises ConfigError."""
+    source, shown = os.fspath(url), shown_url(target)
+    if is_remote(source) != is_remote(target) or (is_remote(source) and source.partition("://")[0] != target.partition("://")[0]):
+        raise ConfigError(
+            f"on_done='move:{shown}' must be in the same store as {shown_url(source)!r}, or on this machine as well"
+        )
+    root, below = (source, target) if is_remote(source) else map(os.path.realpath, (local_path(source), local_path(target)))
+    root, below = root.rstrip("/") + "/", below.rstrip("/") + "/"
+    if not target or (below.startswith(root) and is_visible(below.removeprefix(root).rstrip("/"))):
+        raise ConfigError(
+            f"on_done='move:{shown}': the files would be read again; name a folder outside of {shown_url(source)!r}, or one "
+            "whose name begins with '_'"
+        )
+
 
 def is_visible(name: str) -> bool:
     """Whether no part of a path begins with "." or "_", as files that are being written do."""
@@ -63,8 +94,10 @@ class LocalFolder:
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
         settled_ns = inf if self._settle_s is None else time.time_ns() - int(self._settle_s * 1e9)
-        for folder, _, names in os.walk(self._root, onerror=self._cannot_list):
+        for folder, below, names in os.walk(self._root, onerror=self._cannot_list):
             self._was_there = True
+            # Such as a folder of done files, which grows.
+            below[:] = filter(is_visible, below)
             for name in names:
                 path = Path(folder, name)
                 relative = path.relative_to(self._root).as_posix()
@@ -75,7 +108,7 @@ class LocalFolder:
                         # Removed since it was listed.
                         continue
                     if found.st_mtime_ns <= settled_ns:
-                        yield FoundFile(relative, _identity_of(found))
+                        yield FoundFile(relative, _identity_of(found), found.st_mtime)
 
     def _cannot_list(self, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -92,6 +125,11 @@ class LocalFolder:
 
     def remove(self, name: str) -> None:
         (self._root / name).unlink()
+
+    def move(self, name: str, target: str) -> None:
+        moved = Path(_free(str(local_path(target) / name), os.path.exists))
+        moved.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(self._root / name, moved)
 
 
 def _gone(root: object) -> TopoEnvironmentError:
@@ -162,7 +200,7 @@ class RemoteFolder:
         for path, info in listed.items():
             name = path.removeprefix(self._root).lstrip("/")
             if fnmatch(name.rpartition("/")[2], pattern) and is_visible(name):
-                yield FoundFile(name, _remote_identity(info))
+                yield FoundFile(name, _remote_identity(info), _modified(info))
 
     def identity(self, name: str) -> str:
         # Not as a listing had it before.
@@ -175,6 +213,18 @@ class RemoteFolder:
 
     def remove(self, name: str) -> None:
         self._files.rm_file(f"{self._root}/{name}")
+
+    def move(self, name: str, target: str) -> None:
+        self._files.invalidate_cache()
+        root = self._files._strip_protocol(target).rstrip("/")
+        self._files.mv(f"{self._root}/{name}", _free(f"{root}/{name}", self._files.exists))
+
+
+def _modified(info: Mapping[str, Any]) -> float:
+    value = next((info[key] for key in ("LastModified", "last_modified", "mtime", "created") if info.get(key)), None)
+    stamp = value.timestamp() if isinstance(value, datetime) else value
+    # A time that lies ahead would make the other files old.
+    return min(float(stamp), time.time()) if isinstance(stamp, int | float) else inf
 
 
 def _remote_identity(info: Mapping[str, Any]) -> str:

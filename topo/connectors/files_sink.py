@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import date, datetime, timedelta
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from topo.api.batch_limits import batch_within_pending, check_batch_age
@@ -16,83 +14,15 @@ from topo.api.two_phase import TwoPhaseSink
 from topo.config import parse_size
 from topo.connectors.file_folders import shown_url
 from topo.connectors.partition_folders import NAME_BYTES, folder_of
-from topo.connectors.row_formats import CsvFormat, FileEncoder, JsonFormat, ParquetFormat, RowFormat
-from topo.connectors.spilling import Spilling
-from topo.connectors.staging_places import StagedFile, StagedNames, place_at
+from topo.connectors.row_formats import CsvFormat, JsonFormat, ParquetFormat, RowFormat
+from topo.connectors.staged_files import StagedFiles
+from topo.connectors.staging_places import place_at
 from topo.errors import ConfigError, StagedRowsLostError, UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FILE_FORMATS = ("json", "csv", "parquet")
-_SPILL_ROWS = 10_000
-"""Rows of a transaction that wait in memory before they are encoded and go to their files."""
-_SPILL_BYTES = 8 << 20
-_MOST_OPEN = 100
-"""Files that stay open when the rows of a task have left memory; the others are completed then."""
-
-
-class _UnfinishedFile:
-    """A file that takes rows: in memory at first, then encoded, then under its hidden name.
-
-    Attributes:
-        count: rows that it has.
-        waiting: those of them in memory.
-    """
-
-    def __init__(self, name: str, folder: str, file: StagedFile, format: RowFormat) -> None:
-        self.name = name
-        self.folder = folder
-        self.count = self._bytes = 0
-        self._file = file
-        self._format = format
-        self._encoder: FileEncoder | None = None
-        """Made for the first rows that leave memory: that of parquet is large."""
-        self._rows: list[Any] = []
-        self._encoded = b""
-        """Bytes that could not be written yet."""
-        self._has_ended = False
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it has."""
-        return self._file.size + len(self._encoded) + self._bytes
-
-    @property
-    def waiting(self) -> int:
-        return len(self._rows)
-
-    def add(self, row: Any, size: int) -> None:
-        self._rows.append(row)
-        self.count += 1
-        self._bytes += size
-
-    def spill(self) -> None:
-        """Move the rows from memory to the file. If it fails their bytes stay, and a repetition writes them."""
-        if self._rows:
-            self._encoded += self._encoding().encode(self._rows)
-            self._rows = []
-            self._bytes = 0
-        if self._encoded:
-            self._file.append(self._encoded)
-            self._encoded = b""
-
-    def seal(self) -> None:
-        """Complete the file, durably. It may be repeated; no row is added after it has begun."""
-        self.spill()
-        if not self._has_ended:
-            self._encoded = self._encoding().end()
-            self._has_ended = True
-            self.spill()
-        self._file.seal()
-
-    def _encoding(self) -> FileEncoder:
-        if self._encoder is None:
-            self._encoder = self._format.encoder()
-        return self._encoder
-
-    def discard(self) -> None:
-        self._file.discard()
 
 
 class FilesSink(TwoPhaseSink):
@@ -188,52 +118,31 @@ class FilesSink(TwoPhaseSink):
         check_batch_age(context, "FilesSink", "roll_interval")
         self.max_batch = batch_within_pending(context, self.max_batch, "roll_rows")
         self._format = self._new_format()
-        self._place = place_at(self._url, self._options, "FilesSink")
-        self._names = StagedNames(context)
-        self._is_new = self._place.make()
-        self._spilling = Spilling(shown_url(self._url), _SPILL_ROWS, lambda error: self._collector.report_error(error))
-        self._growing: dict[str, _UnfinishedFile] = {}
-        """By folder."""
-        self._closing: list[_UnfinishedFile] = []
-        """Files that take no more rows, and are not durable yet."""
-        self._sealed: list[tuple[str, str]] = []
-        """Durable files of the open transaction: name and folder."""
-        self._unpublished: set[str] = set()
-        """Names of durable files of this process that were not published."""
-        self._rows_counter, self._bytes_counter, self._files_counter = map(context.metrics.counter, ("rows", "bytes", "files"))
-        self._begin_memory()
-
-    def _begin_memory(self) -> None:
-        self._rows_in_memory = self._bytes_in_memory = 0
+        self._files: StagedFiles[str] = StagedFiles(
+            context,
+            self._url,
+            place_at(self._url, self._options, "FilesSink"),
+            self._format,
+            roll_rows=self._roll_rows,
+            roll_size=self._roll_size,
+            report=lambda error: self._collector.report_error(error),
+        )
 
     def begin(self) -> None:
         """Start with no files."""
-        self._growing, self._closing, self._sealed = {}, [], []
-        self._begin_memory()
-        self._spilling.done()
+        self._files.begin()
 
     def execute(self, tup: Tuple) -> None:
         """Write the tuple; publish when a file has its size, which with `exactly_once` the checkpoint does."""
         super().execute(tup)
-        if not self._is_staged and self._token is None and (self._sealed or self._closing):
+        if not self._is_staged and self._token is None and self._files.has_full:
             self._publish_held()
 
     def write(self, tup: Tuple) -> None:
         """Add a row. Raises UserError for a tuple that cannot be written, and SinkBlockedError."""
         record = tup.as_dict()
         folder = self._folder_of(record, tup.component) if self._partition_by else ""
-        row = self._format.row(record, tup.component)
-        if self._rows_in_memory >= self._spilling.at or self._bytes_in_memory >= _SPILL_BYTES:
-            self._spill()
-        file = self._growing.get(folder)
-        if file is None:
-            file = self._begin_file(folder)
-        size = self._format.size(row)
-        file.add(row, size)
-        self._rows_in_memory += 1
-        self._bytes_in_memory += size
-        if file.count >= self._roll_rows or file.size >= self._roll_size:
-            self._close(folder)
+        self._files.add(folder, self._format.row(record, tup.component))
 
     def _folder_of(self, record: dict[str, Any], component: str) -> str:
         """Return the folder of a row, and take its fields out of the record."""
@@ -253,65 +162,17 @@ class FilesSink(TwoPhaseSink):
             parts.append(part)
         return "/".join(parts)
 
-    def _begin_file(self, folder: str) -> _UnfinishedFile:
-        name = self._names.draw(self._format.suffix)
-        file = self._growing[folder] = _UnfinishedFile(name, folder, self._place.create(name), self._format)
-        return file
-
-    def _spill(self) -> None:
-        """Move all rows from memory to their files; where that fails they wait, up to a limit."""
-        # Those with the fewest new rows first: of them the fewest are to come.
-        surplus = len(self._growing) - _MOST_OPEN
-        for file in sorted(self._growing.values(), key=attrgetter("waiting"))[: max(0, surplus)]:
-            self._close(file.folder)
-        try:
-            for file in [*self._growing.values(), *self._closing]:
-                file.spill()
-        except OSError as error:
-            self._spilling.refused(error, self._rows_in_memory)
-            # The next attempt comes with more rows.
-            self._bytes_in_memory = 0
-        else:
-            self._begin_memory()
-            self._spilling.done()
-
-    def _close(self, folder: str) -> None:
-        """Let a file take no more rows; what cannot be made durable now is so at the end of the transaction."""
-        self._closing.append(self._growing.pop(folder))
-        with suppress(Exception):
-            self._seal()
-
-    def _seal(self) -> None:
-        while self._closing:
-            file = self._closing[0]
-            file.seal()
-            del self._closing[0]
-            self._sealed.append((file.name, file.folder))
-            self._unpublished.add(file.name)
-            self._rows_counter.add(file.count)
-            self._bytes_counter.add(file.size)
-            self._files_counter.add()
-
     def pre_commit(self) -> Any:
         """Make the files durable under their hidden names. The token: name and folder of each."""
-        self._closing += self._growing.values()
-        self._growing = {}
-        self._seal()
-        if not self._sealed:
-            return None
-        self._place.keep_names()
-        return [list(one) for one in self._sealed]
+        return [[file.name, file.group] for file in self._files.seal()] or None
 
     def commit(self, token: Any) -> None:
         """Give the files their own names."""
         lost = []
         for name, folder in token:
-            # A published file may have been taken away by its reader since then, also where this process has published it. But
-            # in a folder that was missing when this process began, no earlier one has published any.
-            is_missed = name in self._unpublished or (self._is_new and not self._names.is_drawn(name))
-            if not self._place.publish(name, folder) and is_missed:
+            is_missed = self._files.is_missed(name)
+            if not self._files.publish(name, folder) and is_missed:
                 lost.append(name)
-            self._unpublished.discard(name)
         if lost:
             error = StagedRowsLostError(
                 f"{', '.join(lost)} is neither staged nor published below {shown_url(self._url)}. Either somebody has "
@@ -331,23 +192,16 @@ class FilesSink(TwoPhaseSink):
 
     def abort(self, token: Any) -> None:
         """Remove the files of a transaction; None: of the open one."""
-        if token is not None:
-            names = [name for name, _ in token]
-        else:
-            for file in [*self._growing.values(), *self._closing]:
-                file.discard()
-            names = [name for name, _ in self._sealed]
-            self._growing, self._closing, self._sealed = {}, [], []
-        for name in names:
-            self._place.remove(name)
-            self._unpublished.discard(name)
+        if token is None:
+            self._files.discard()
+            return
+        for name, _ in token:
+            self._files.remove(name)
 
     def recover(self, tokens: Sequence[Any]) -> None:
         """Publish the committed files; remove the others that this task, or a task that no longer exists, has staged."""
         super().recover(tokens)
-        for name in self._place.staged():
-            if self._names.is_left(name):
-                self._place.remove(name)
+        self._files.clean()
 
 
 def _check_names(argument: str, names: str | Sequence[str]) -> None:

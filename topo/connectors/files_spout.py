@@ -17,7 +17,8 @@ from topo.api.partition_values import BadRecord, Partition, PartitionReader, Sou
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
-from topo.connectors.file_folders import FileFolder, folder_at, is_remote, local_path
+from topo.connectors.file_ages import FileAges
+from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_remote, local_path
 from topo.connectors.file_formats import ReadFile, decompressed, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
@@ -26,6 +27,7 @@ from topo.connectors.record_decoder import Decode, decoder_of
 from topo.errors import ConfigError, TopoEnvironmentError
 
 FORMATS = ("lines", "json", "csv", "parquet")
+_MOVE = "move:"
 _MOST_OPEN = 16
 """Files that a task reads at the same time."""
 
@@ -56,7 +58,8 @@ class FilesSpout(PartitionedSpout):
         encoding: str = "utf-8",
         discovery_interval: str | timedelta | None = "10s",
         settle: str | timedelta = "2s",
-        on_done: Literal["delete"] | None = None,
+        on_done: str | None = None,
+        max_file_age: str | timedelta | None = None,
         on_bad_record: Literal["dead_letter", "fail", "drop"] = "dead_letter",
         max_line: str | int = "8MiB",
         follow: bool = False,
@@ -79,7 +82,10 @@ class FilesSpout(PartitionedSpout):
             encoding: of lines and csv; of lines one whose line end is one byte, as that of ASCII.
             discovery_interval: how often the folder is listed; None: once, and the input ends with its files.
             settle: how long a file of this machine must not have been written to before it is read.
-            on_done: "delete" removes a file when all of it is done.
+            on_done: "delete" removes a file when all of it is done; "move:FOLDER" moves it to its path below that folder, of this
+                machine or at a URL in the same store.
+            max_file_age: a file that is done is forgotten when it is so much older than the newest one, so that the state does
+                not grow with each file; a file that comes when it is as old is reported and not read. None: none is.
             on_bad_record: see `PartitionedSpout`.
             max_line: a line of lines, json and csv with more bytes in front of its end is given up as a bad record, in pieces of
                 about this size.
@@ -106,14 +112,19 @@ class FilesSpout(PartitionedSpout):
             raise ConfigError(f"on_bad_record={on_bad_record!r} must be 'dead_letter', 'fail' or 'drop'")
         if format == "lines" and fields is not None:
             raise ConfigError("format='lines' has the one field 'line'; leave fields= out, or take format='json' or 'csv'")
-        if on_done not in (None, "delete"):
-            raise ConfigError(f"on_done={on_done!r} must be None or 'delete'")
+        if on_done is not None and on_done != "delete":
+            if not isinstance(on_done, str) or not on_done.startswith(_MOVE):
+                raise ConfigError(f"on_done={on_done!r} must be None, 'delete' or 'move:FOLDER'")
+            check_move(url, on_done.removeprefix(_MOVE))
         _check_encoding(encoding, format)
         if follow and (format not in ("lines", "json") or on_done is not None or is_remote(os.fspath(url))):
             raise ConfigError(
                 "follow=True reads lines or json of files of this machine, which have no end: give no other format, no URL, and "
                 "no on_done"
             )
+        if max_file_age is not None and (follow or on_done is not None):
+            raise ConfigError("max_file_age= is for files that stay, and have an end: give no on_done, and no follow")
+        self._max_age_s = None if max_file_age is None else duration_ms(max_file_age) / 1000
         if start not in ("beginning", "end") or (start == "end" and not follow):
             raise ConfigError(f"start={start!r} must be 'beginning', or with follow=True 'end'")
         if rotated is not None and not follow:
@@ -132,6 +143,9 @@ class FilesSpout(PartitionedSpout):
         self._follow, self._start = follow, start
         self._rotated, self._rotate_wait_s = RotatedNames(rotated), duration_ms(rotate_wait) / 1000
         self._options = dict(storage_options or {})
+        self._done: set[str] = set()
+        """Files of which all is done."""
+        self._ages: FileAges | None = None
         self._committed: dict[str, Any] = {}
         self._ends: dict[str, Any] = {}
         """Of the files that were read to their end: the position of their last record."""
@@ -139,6 +153,11 @@ class FilesSpout(PartitionedSpout):
         """Of these files: the identities that are known, and reported if they are new ones."""
         self._missing: set[str] = set()
         """Those of them that the last listing has not found."""
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it follows files, or looks for new ones."""
+        return self._follow or super().is_endless
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Prepare to read.
@@ -150,6 +169,9 @@ class FilesSpout(PartitionedSpout):
         self._rotated.know(context.committed_position or ())
         self._read_file = self._reader()
         self._context, self._collector = context, collector
+        if self._max_age_s is not None:
+            known = None if context.committed_position is None else list(context.committed_position)
+            self._ages = FileAges(self._max_age_s, known, self._done.__contains__, self._came_late, self._left_out)
         super().open(context, collector)
 
     def reader(self, context: TaskContext) -> PartitionReader:
@@ -172,7 +194,8 @@ class FilesSpout(PartitionedSpout):
 
     def partitions(self) -> Iterator[Partition | str]:
         """Yield the files that are complete; report those that were written to after their end was read."""
-        found = {file.name: file.identity for file in self._folder.find(self._pattern)}
+        files = list(self._folder.find(self._pattern))
+        found = {file.name: file.identity for file in (files if self._ages is None else self._ages.kept(files))}
         if self._follow:
             yield from map(self._rotated.partition, self._rotated.live(found))
             return
@@ -196,12 +219,32 @@ class FilesSpout(PartitionedSpout):
         is_changed = present not in known
         known.update((listed, present))
         if is_changed:
-            report = partial(self._collector.report_error, _changed(name, "after all of it had been read"))
-            executor = self._context.executor
-            if executor is None:
-                report()
-            else:
-                executor.execute(report, "a file was written to")
+            self._report(_changed(name, "after all of it had been read"))
+
+    def _left_out(self, number: int) -> None:
+        self._context.logger.info(
+            "files that are taken for done: %d; they are older than the newest one by more than max_file_age, and the state has "
+            "forgotten them, or they have come while the topology did not run",
+            number,
+        )
+
+    def _came_late(self, name: str) -> None:
+        if Partition(name).owner(self._context.parallelism) == self._context.task_index:
+            self._report(
+                TopoEnvironmentError(
+                    f"file {name!r} is not read: it has come when it was older than the newest file by more than max_file_age; "
+                    "raise it, or write the file again"
+                )
+            )
+
+    def _report(self, error: TopoEnvironmentError) -> None:
+        """Report an error of a listing, on the task's thread."""
+        report = partial(self._collector.report_error, error)
+        executor = self._context.executor
+        if executor is None:
+            report()
+        else:
+            executor.execute(report, "files were looked for")
 
     def read(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         """Yield the records of a file behind (place, identity of the file)."""
@@ -260,22 +303,30 @@ class FilesSpout(PartitionedSpout):
             yield from followed_rows(file, reader, self._decoder(), self._format == "json", self._max_line)
 
     def committed(self, positions: Mapping[str, Any]) -> None:
-        """Remove the files of which all is done, if that is wanted."""
-        if self._on_done is not None:
+        """Remove or move the files of which all is done, or let them be forgotten, if that is wanted."""
+        if self._on_done is not None or self._ages is not None:
             self._committed |= positions
             for name in positions:
                 self._finish(name)
 
     def _finish(self, name: str) -> None:
-        if self._on_done is None or name not in self._ends or self._committed.get(name) != self._ends[name]:
+        is_wanted = self._on_done is not None or self._ages is not None
+        if not is_wanted or name not in self._ends or self._committed.get(name) != self._ends[name]:
             return
         del self._ends[name]
         self._committed.pop(name, None)
-        self._context.run_beside(lambda: self._remove(name))
+        if self._on_done is None:
+            self._done.add(name)
+            return
+        self._context.run_beside(lambda: self._put_away(name))
 
-    def _remove(self, name: str) -> None:
+    def _put_away(self, name: str) -> None:
+        assert self._on_done is not None
         try:
-            self._folder.remove(name)
+            if self._on_done == "delete":
+                self._folder.remove(name)
+            else:
+                self._folder.move(name, self._on_done.removeprefix(_MOVE))
         except FileNotFoundError:
             pass
         except Exception as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 MASK = "***"
 _NAME = re.compile(
-    r"password|passwd|passphrase|secret|token|credential|jaas|(^|[._-])(api[._-]?)?key$|private[._-]?key|\.pem$", re.I
+    r"password|passwd|passphrase|secret|token|credential|jaas|(^|[._-])(api[._-]?)?key$|private[._-]?key|\.pem$|user\.info$", re.I
 )
 _IN_URL = re.compile(
     # Of a web address ":80/" is the port; elsewhere it may begin a password, which ends at the last "@" of the URL.

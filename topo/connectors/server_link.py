@@ -15,13 +15,14 @@ Answer = TypeVar("Answer")
 
 
 class ServerLink:
-    """Whether a task reaches its server: reported when that changes, and shown as the gauge `connected`.
+    """Whether a task reaches its server: reported when that changes, and shown as a gauge.
 
     Args:
         server: shown in messages, without secrets.
         context: of the task.
         report: takes the errors.
         is_unreachable: whether a request has failed since the server was not reached, or is not ready: it may be repeated later.
+        gauge: its name, for a server beside another one.
     """
 
     def __init__(
@@ -30,11 +31,12 @@ class ServerLink:
         context: TaskContext,
         report: Callable[[BaseException], object],
         is_unreachable: Callable[[BaseException], bool],
+        gauge: str = "connected",
     ) -> None:
         self._server = server
         self._report = report
         self.is_unreachable = is_unreachable
-        self._gauge = context.metrics.gauge("connected")
+        self._gauge = context.metrics.gauge(gauge)
         self._gauge.set(1)
         self.is_up = True
 

@@ -192,6 +192,10 @@ class StagedRows:
             return False
         return True
 
+    def is_drawn(self, name: str) -> bool:
+        """Whether this process has staged a file of this name."""
+        return self._names.is_drawn(name)
+
     def remove(self, name: str) -> None:
         """Remove a sealed file; a missing one is no error."""
         self._place.remove(name)

@@ -227,19 +227,15 @@ class _RemoteStagedFile:
 
 
 class RemotePlace:
-    """A folder at a URL.
+    """A folder of a store.
 
     Args:
-        url: such as "s3://bucket/folder".
-        options: for fsspec.
-        user: the class that stages files, for errors.
-
-    Raises:
-        ConfigError: fsspec is not installed, or does not know the protocol.
+        files: the store, as a file system of fsspec's.
+        root: the path of the folder there; "" for all of the store.
     """
 
-    def __init__(self, url: str, options: Mapping[str, Any], user: str) -> None:
-        self._files, self._root = file_system_at(url, options, user)
+    def __init__(self, files: Any, root: str) -> None:
+        self._files, self._root = files, root
         self._made: set[str] = set()
 
     def make(self) -> bool:
@@ -284,10 +280,19 @@ class RemotePlace:
             self._files.rm_file(self._path(STAGED, name))
 
     def _path(self, *parts: str) -> str:
-        return "/".join([self._root, *filter(None, parts)])
+        return "/".join(filter(None, [self._root, *parts]))
 
 
 def place_at(url: str | os.PathLike[str], options: Mapping[str, Any], user: str) -> StagingPlace:
-    """Return the place at a path or URL, for a class that stages files there."""
+    """Return the place at a path or URL, for a class that stages files there.
+
+    Args:
+        url: the path, or a URL such as "s3://bucket/folder".
+        options: for fsspec.
+        user: the class, for errors.
+
+    Raises:
+        ConfigError: fsspec is not installed, or does not know the protocol.
+    """
     text = os.fspath(url)
-    return RemotePlace(text, options, user) if is_remote(text) else LocalPlace(local_path(url))
+    return RemotePlace(*file_system_at(text, options, user)) if is_remote(text) else LocalPlace(local_path(url))

@@ -34,6 +34,7 @@ class TailSpout(RetryingSpout):
     """
 
     outputs = ("line",)
+    is_endless = True
 
     def __init__(
         self,

@@ -94,8 +94,8 @@ def test_rows_in_memory_make_one_file_for_each_of_any_number_of_partitions(tmp_p
 
 
 def test_many_partitions_keep_the_few_files_open_that_get_the_most_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.connectors.files_sink._MOST_OPEN", 3)
-    monkeypatch.setattr("topo.connectors.files_sink._SPILL_ROWS", 10)
+    monkeypatch.setattr("topo.connectors.staged_files._MOST_OPEN", 3)
+    monkeypatch.setattr("topo.connectors.staged_files._SPILL_ROWS", 10)
     open_files: list[int] = []
     staged = str(tmp_path / ".staged")
     sink = FilesSink(tmp_path, partition_by="shop")
@@ -116,7 +116,7 @@ def test_parquet_leaves_memory_and_fills_files_by_the_size_of_its_values(tmp_pat
     schema = {"n": "bigint", "texts": "array<string>"}
     files = written(tmp_path / "rolled", *rows, format="parquet", schema=schema, roll_size=200)
     assert [parquet.ParquetFile(file).read().num_rows for file in files] == [2, 2, 2, 2]
-    monkeypatch.setattr("topo.connectors.files_sink._SPILL_BYTES", 200)
+    monkeypatch.setattr("topo.connectors.staged_files._SPILL_BYTES", 200)
     (file,) = written(tmp_path / "spilled", *rows, format="parquet", schema=schema)
     assert parquet.ParquetFile(file).num_row_groups == 4
 
@@ -153,7 +153,7 @@ ROW = {"n": 1, "x": 0.5, "at": NOON, "text": "é"}
 
 
 def test_parquet_has_the_types_of_the_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.connectors.files_sink._SPILL_ROWS", 2)
+    monkeypatch.setattr("topo.connectors.staged_files._SPILL_ROWS", 2)
     rows = [ROW | {"n": n} for n in range(5)] + [dict.fromkeys(SCHEMA)]
     (file,) = written(tmp_path, *rows, format="parquet", schema=SCHEMA)
     table = parquet.ParquetFile(file).read()
@@ -195,7 +195,7 @@ def test_a_column_of_float_rounds_and_keeps_what_is_not_finite(tmp_path: Path) -
 
 
 def test_rows_wait_while_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("topo.connectors.files_sink._SPILL_ROWS", 2)
+    monkeypatch.setattr("topo.connectors.staged_files._SPILL_ROWS", 2)
     sink = FilesSink(tmp_path)
     collector = started(sink)
     reported: list[BaseException] = []
@@ -250,7 +250,7 @@ def test_rows_of_a_batch_that_is_gone_are_replayed(tmp_path: Path, monkeypatch: 
     collector = started(sink, delivery="at_least_once")
     sink.execute(tracked(n=1))
     with monkeypatch.context() as broken:
-        broken.setattr(sink._place, "publish", lambda _name, _folder: False)
+        broken.setattr(sink._files._place, "publish", lambda _name, _folder: False)
         with pytest.raises(StagedRowsLostError):
             sink.execute(TICK)
     assert len(collector.failed) == 1 and collector.acked == []

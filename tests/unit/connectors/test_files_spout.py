@@ -7,6 +7,8 @@ import json
 import lzma
 import os
 from collections.abc import Callable
+from datetime import timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import pytest
 from pyarrow import parquet
 
 from topo import FilesSpout
+from topo.connectors.file_ages import FileAges
+from topo.connectors.file_folders import FoundFile
 from topo.errors import ConfigError
 from topo.testing.partition_harness import PartitionHarness
 
@@ -207,6 +211,128 @@ def test_a_file_is_deleted_when_all_of_it_is_done_and_forgotten_then(tmp_path: P
     assert harness.read == {"a": ["1", "2", "3"]}
 
 
+def test_a_file_is_moved_when_all_of_it_is_done_and_replaces_none(tmp_path: Path) -> None:
+    for name in ("in/a", "in/sub/b"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    harness = harness_of(tmp_path / "in", on_done=f"move:{tmp_path / 'in' / '_done'}")
+    assert sorted(harness.read) == ["a", "sub/b"]
+    harness.tasks[0].commit()
+    for _ in range(2):
+        harness.discover()
+    (tmp_path / "in/a").write_text("2\n")
+    harness.discover()
+    harness.tasks[0].commit()
+    files = {path.relative_to(tmp_path / "in").as_posix(): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {"_done/a": "1\n", "_done/a.1": "2\n", "_done/sub/b": "1\n"}
+    assert harness.read == {"a": ["1", "2"], "sub/b": ["1"]} and harness.errors == []
+
+
+def aged(path: Path, text: str, days: float) -> None:
+    """Write a file, and have it look as old as some days."""
+    path.write_text(text)
+    then = path.stat().st_mtime - days * 86_400
+    os.utime(path, (then, then))
+
+
+def test_old_files_that_are_done_are_forgotten_and_not_read_again(tmp_path: Path) -> None:
+    aged(tmp_path / "old", "1\n", 30)
+    aged(tmp_path / "new", "2\n", 1)
+    harness = harness_of(tmp_path, max_file_age="7d")
+    assert harness.read == {"old": ["1"], "new": ["2"]}, "at the first start all count"
+    for _ in range(3):
+        harness.discover()
+    assert sorted(harness.tasks[0].stored()) == ["new", "old"], "nothing of it is committed"
+    harness.tasks[0].commit()
+    for _ in range(3):
+        harness.discover()
+    assert sorted(harness.tasks[0].stored()) == ["new"]
+    harness.stop()
+    harness.start(1)
+    for _ in range(3):
+        harness.discover()
+    assert harness.read == {"old": ["1"], "new": ["2"]} and harness.errors == []
+
+
+def test_an_old_file_that_comes_late_is_reported_once_and_not_read(tmp_path: Path) -> None:
+    aged(tmp_path / "new", "2\n", 1)
+    harness = harness_of(tmp_path, max_file_age="7d")
+    aged(tmp_path / "late", "1\n", 30)
+    aged(tmp_path / "in-time", "3\n", 5)
+    for _ in range(3):
+        harness.discover()
+    assert harness.read == {"new": ["2"], "in-time": ["3"]}
+    (error,) = harness.errors
+    assert "file 'late' is not read: it has come when it was older than the newest file by more than max_file_age" in str(error)
+
+
+def test_an_old_file_that_is_not_done_is_read_on(tmp_path: Path) -> None:
+    aged(tmp_path / "old", "1\n2\n", 30)
+    aged(tmp_path / "new", "3\n", 1)
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path, settle="0s", max_file_age="7d"))
+    harness.stop()
+    harness.start(1)
+    harness.discover()
+    assert harness.read == {"old": ["1", "2"], "new": ["3"]} and harness.errors == []
+
+
+def test_a_time_that_is_not_known_makes_no_other_file_old() -> None:
+    late, left_out = list[str](), list[int]()
+    ages = FileAges(7 * 86_400, [], lambda name: False, late.append, left_out.append)
+    first = [FoundFile("unknown", "1", inf), FoundFile("today", "1", 30 * 86_400), FoundFile("old", "1", 0)]
+    assert [file.name for file in ages.kept(first)] == ["unknown", "today"]
+    new = FoundFile("new", "1", 29 * 86_400)
+    assert [file.name for file in ages.kept([*first, new])] == ["unknown", "today", "new"]
+    assert late == [] and left_out == [1]
+
+
+def test_a_time_that_lies_ahead_makes_no_other_file_old() -> None:
+    files = fsspec.filesystem("memory")
+    files.pipe("/ahead/a", b"1\n")
+    files.store["/ahead/a"].created += timedelta(days=400)
+    harness = harness_of("memory://ahead", max_file_age="7d")
+    files.pipe("/ahead/b", b"2\n")
+    for _ in range(3):
+        harness.discover()
+    assert harness.read == {"a": ["1"], "b": ["2"]} and harness.errors == []
+
+
+def test_the_number_of_files_that_a_start_leaves_out_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    aged(tmp_path / "new", "2\n", 1)
+    harness = harness_of(tmp_path, max_file_age="7d")
+    harness.stop()
+    aged(tmp_path / "meanwhile", "1\n", 30)
+    caplog.set_level("INFO")
+    harness.start(1)
+    harness.turns(5)
+    assert harness.read == {"new": ["2"]} and "files that are taken for done: 1;" in caplog.text
+
+
+def test_hidden_folders_are_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("in", "_done", ".staged"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a").write_text("1\n")
+    listed, scandir = set[str](), os.scandir
+
+    def noting(folder: Any) -> Any:
+        if isinstance(folder, str):
+            listed.add(Path(folder).name)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", noting)
+    assert harness_of(tmp_path).read == {"in/a": ["1"]}
+    assert listed & {"in", "_done", ".staged"} == {"in"}
+
+
+def test_files_are_not_moved_into_their_own_folder_by_another_path_to_it(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    for target in (tmp_path / "out" / ".." / "in" / "done", tmp_path / "link" / "done"):
+        with pytest.raises(ConfigError, match="would be read again"):
+            FilesSpout(tmp_path / "in", on_done=f"move:{target}")
+    FilesSpout(tmp_path / "in", on_done=f"move:{tmp_path / 'in' / '..' / 'done'}")
+
+
 def test_a_file_that_a_former_life_has_read_is_deleted_by_the_next_one(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n")
     harness = harness_of(tmp_path, on_done="delete")
@@ -227,6 +353,14 @@ def test_files_at_a_url_are_read(tmp_path: Path) -> None:
     assert files.find("/orders") == []
 
 
+def test_files_at_a_url_are_moved_within_their_store(tmp_path: Path) -> None:
+    files = fsspec.filesystem("memory")
+    files.pipe("/moved/in/a", b"1\n")
+    harness = harness_of("memory://moved/in", on_done="move:memory://moved/done")
+    harness.tasks[0].commit()
+    assert files.find("/moved") == ["/moved/done/a"] and files.cat("/moved/done/a") == b"1\n"
+
+
 def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n")
     assert harness_of(tmp_path, discovery_interval=None).has_ended
@@ -238,7 +372,12 @@ def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_pat
         ({"format": "xml"}, "must be one of lines, json, csv, parquet"),
         ({"format": "csv"}, "needs fields="),
         ({"fields": ("a",)}, "one field 'line'"),
-        ({"on_done": "move"}, "must be None or 'delete'"),
+        ({"on_done": "move"}, "must be None, 'delete' or 'move:FOLDER'"),
+        ({"max_file_age": "7d", "on_done": "delete"}, "max_file_age= is for files that stay"),
+        ({"on_done": "move:"}, "would be read again"),
+        ({"on_done": "move:/data"}, "would be read again"),
+        ({"on_done": "move:/data/done"}, "whose name begins with '_'"),
+        ({"on_done": "move:s3://bucket"}, "must be in the same store"),
         ({"encoding": "utf8-8"}, "encoding='utf8-8' is no text encoding that Python knows"),
         ({"encoding": "hex"}, "encoding='hex' is no text encoding"),
         ({"format": "csv", "fields": "cents"}, "fields='cents' names no columns"),

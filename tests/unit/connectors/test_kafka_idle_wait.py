@@ -75,13 +75,18 @@ def test_an_error_is_raised_in_the_task(client: Client, wait: IdleWait, woken: t
     assert wait.take() == ()
 
 
-def test_a_wait_is_stale_once_the_assignment_has_changed(wait: IdleWait, client: Client, woken: threading.Event) -> None:
+def test_a_wait_that_is_interrupted_is_over_and_stale(wait: IdleWait, client: Client, woken: threading.Event) -> None:
+    """The client changes no assignment while the thread is in `consume`, which lasts as long as no record comes."""
     wait.begin()
-    wait.is_stale = True
-    client.records.put("a")
-    assert woken.wait(10) and wait.is_stale and wait.take() == ["a"]
+    wait.interrupt()
+    assert not wait.is_waiting and woken.wait(10) and wait.is_stale and wait.take() == ()
+    wait.interrupt()
+    assert wait.is_stale
+    woken.clear()
     wait.begin()
     assert not wait.is_stale
+    client.records.put("a")
+    assert woken.wait(10) and wait.take() == ["a"]
 
 
 def test_closing_ends_the_thread_with_and_without_a_wait(client: Client) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from topo import NatsSpout
 from topo.connectors.nats.subject_feed import SubjectFeed, overlap
 
 
@@ -74,3 +75,8 @@ def test_messages_that_come_before_a_time_out_are_kept() -> None:
 def test_a_time_out_without_messages_is_an_error() -> None:
     with pytest.raises(asyncio.TimeoutError):
         feed_on(Line(0)).fetch()
+
+
+def test_a_stream_has_no_end_whatever_is_looked_for() -> None:
+    assert NatsSpout("nats://localhost", "JOBS", durable="workers").is_endless
+    assert NatsSpout("nats://localhost", "JOBS", discovery_interval=None).is_endless

@@ -56,6 +56,7 @@ class SseSpout(PartitionedSpout):
     """
 
     discovery_interval = None
+    is_endless = True
     # Losses are reported and counted: nothing can bring the messages back.
     on_lost = "skip"
 
@@ -129,6 +130,7 @@ class WebSocketSpout(PartitionedSpout):
     """
 
     discovery_interval = None
+    is_endless = True
     # Losses are reported and counted: nothing can bring the messages back.
     on_lost = "skip"
 

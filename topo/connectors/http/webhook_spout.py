@@ -40,6 +40,8 @@ class WebhookSpout(Spout):
     run counts it as finally failed.
     """
 
+    is_endless = True
+
     def __init__(
         self,
         port: int,

@@ -45,7 +45,8 @@ class IdleWait:
         self._wake = wake
         self._state = WaitState.IDLE
         self._is_closed = False
-        self._begun = threading.Event()
+        self._is_interrupted = False
+        self._begun, self._left = threading.Event(), threading.Event()
         self._found: Sequence[Any] | Exception = ()
         self._thread: threading.Thread | None = None
         self.is_stale = False
@@ -62,9 +63,17 @@ class IdleWait:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="kafka-wait", daemon=True)
             self._thread.start()
-        self.is_stale = False
+        self.is_stale = self._is_interrupted = False
+        self._left.clear()
         self._state = WaitState.WAITING
         self._begun.set()
+
+    def interrupt(self) -> None:
+        """End a wait, which is stale then, within a slice: the client changes no assignment while a thread is in `consume`."""
+        self.is_stale = True
+        if self._state is WaitState.WAITING:
+            self._is_interrupted = True
+            self._left.wait()
 
     def take(self) -> Sequence[Any]:
         """Return the records of a wait that is over, once; raises its error."""
@@ -88,13 +97,15 @@ class IdleWait:
             self._begun.wait()
             self._begun.clear()
             found: Sequence[Any] | Exception = ()
-            while not (found or self._is_closed):
+            while not (found or self._is_closed or self._is_interrupted):
                 try:
                     found = self._consume(1, SLICE_S)
                 except Exception as error:
                     found = error
             if self._is_closed:
+                self._left.set()
                 return
             self._found = found
             self._state = WaitState.DONE
+            self._left.set()
             self._wake()

@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from topo.api.tuples import Tuple
+from topo.connectors.kafka.schemas import RegistryEncoder, RegistryFormat
 from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
 from topo.errors import ConfigError, UserError
 
@@ -99,7 +100,10 @@ class RecordMaker:
         key, value, headers, partition: a field's name or a function of the tuple; None: no key, an object of all fields, no
             headers, the partition by key.
         timestamp: "tuple": the tuple's own; a field's name or a function, milliseconds since 1970; None: the time of sending.
-        value_serializer, key_serializer: "bytes", "text", "json", or a function of the value.
+        value_serializer, key_serializer: "bytes", "text", "json", a function of the value, or a format of a registry.
+
+    Attributes:
+        encoders: of a registry, to be opened before a record is made.
 
     Raises:
         ConfigError: an argument cannot be used.
@@ -114,8 +118,8 @@ class RecordMaker:
         headers: str | Select | None,
         partition: str | Select | None,
         timestamp: str | Select | None,
-        value_serializer: str | Serialize,
-        key_serializer: str | Serialize,
+        value_serializer: str | Serialize | RegistryFormat,
+        key_serializer: str | Serialize | RegistryFormat,
     ) -> None:
         if isinstance(topic, str):
             check_topic(topic)
@@ -125,6 +129,9 @@ class RecordMaker:
         else:
             raise ConfigError(f"topic={topic!r} must be a name or a function of the tuple")
         self._topic = topic if isinstance(topic, str) else ""
+        self.encoders: list[RegistryEncoder] = []
+        value_serializer = self._serializer(value_serializer, "value")
+        key_serializer = self._serializer(key_serializer, "key")
         self._value = _quick(value, value_serializer, encoder_of(value, value_serializer))
         # Checked without a key, too: it is a mistake that would show with the first key.
         encode_key = encoder_of("key" if key is None else key, key_serializer, argument="key")
@@ -134,6 +141,12 @@ class RecordMaker:
         self._is_plain = self._headers is None and self._partition is None and self._topic_of is None
         self._is_stamped = timestamp == "tuple"
         self._time: Select = _no_time if timestamp is None or self._is_stamped else selector_of(timestamp, "timestamp")
+
+    def _serializer(self, given: str | Serialize | RegistryFormat, part: str) -> str | Serialize:
+        if not isinstance(given, RegistryFormat):
+            return given
+        self.encoders.append(encoder := given.encoder(self._topic or None, part))
+        return encoder
 
     def record(self, tup: Tuple) -> tuple[OutgoingRecord, int]:
         """Return the record of a tuple, and its size.

@@ -33,7 +33,8 @@ from topo.connectors.kafka.offsets import (
     loss_error,
     next_era,
 )
-from topo.connectors.kafka.records import Bad, RecordFormat, by_partition, positions
+from topo.connectors.kafka.records import Bad, RecordFormat, SchemaMissing, by_partition, positions
+from topo.connectors.kafka.schema_waits import SchemaWaits
 from topo.connectors.kafka.settings import explained
 
 QUERY_S = 10.0
@@ -49,10 +50,11 @@ class _TopicReading:
         next: the offset of the record that is read next; BEGINNING: the first that there is.
         stop: the offset in front of which it ends; None: it has no end.
         found: where it continues after a loss that is to be reported, by the offset that was asked for.
-        is_asking: whether the reason of a loss is looked for.
+        is_asking, is_waiting: whether the reason of a loss is looked for, or, while it is not read, a schema.
+        is_read: whether the client has it.
     """
 
-    __slots__ = ("era", "found", "is_asking", "is_paused", "next", "partition", "stop")
+    __slots__ = ("era", "found", "is_asking", "is_paused", "is_read", "is_waiting", "next", "partition", "stop")
 
     def __init__(self, partition: Partition, era: str, offset: int, stop: int | None) -> None:
         self.partition = partition
@@ -60,7 +62,7 @@ class _TopicReading:
         self.next = offset
         self.stop = stop
         self.found: tuple[int, Continuation] | None = None
-        self.is_asking = self.is_paused = False
+        self.is_asking = self.is_paused = self.is_read = self.is_waiting = False
 
 
 class KafkaReader:
@@ -113,6 +115,7 @@ class KafkaReader:
             # Without `logger=`: the client calls it in its own threads, with locks that other calls wait for with the GIL.
             self._consumer = Consumer({**settings, **callbacks})
         self._commits = commits
+        self._schemas: SchemaWaits[_TopicReading] = SchemaWaits(context, report)
         self._wait = None if context.executor is None else IdleWait(self._consumer.consume, self._wake)
 
     def _probe(self, topic: str) -> None:
@@ -195,7 +198,8 @@ class KafkaReader:
         reading = self._readings[partition.name]
         if reading.is_paused != paused:
             reading.is_paused = paused
-            (self._read_no_more if paused else self._read_from)(reading)
+            if paused or not reading.is_waiting:
+                (self._read_no_more if paused else self._read_from)(reading)
 
     def poll(self, output: PartitionOutput) -> None:
         self._connection.look(next(iter(self._readings.values())).partition.group if self._readings else None)
@@ -205,6 +209,8 @@ class KafkaReader:
             self._look_for_other_topics()
         if self._answers:
             self._take_answers(output)
+        for reading in self._schemas.ready():
+            self._continue(reading)
         if self._has_losses or self._stop is not None:
             self._has_losses = False
             for reading in list(self._readings.values()):
@@ -267,6 +273,7 @@ class KafkaReader:
             self._wait.close()
         self._readings.clear()
         self._consumer.close()
+        self._format.close()
 
     # -- the client ----------------------------------------------------------------------------------------------------------
 
@@ -277,26 +284,30 @@ class KafkaReader:
         self._overtake()
         with explaining(f"partition {reading.partition.name!r} cannot be read", self._settings):
             self._consumer.incremental_assign([client_partition(reading.partition, offset)])
+        reading.is_read, reading.is_waiting = True, False
 
     def _read_no_more(self, reading: _TopicReading) -> None:
         from confluent_kafka import KafkaException
 
+        if not reading.is_read:
+            return
+        reading.is_read = False
         self._overtake()
         try:
             self._consumer.incremental_unassign([client_partition(reading.partition)])
         except KafkaException as error:
-            # It was not assigned: the client refused it, or a loss of it waits to be reported.
+            # The client has left it already.
             self._context.logger.debug("partition %s is not released: %s", reading.partition.name, error)
 
     def _overtake(self) -> None:
         if self._wait is not None:
-            self._wait.is_stale = True
+            self._wait.interrupt()
 
     def _read_once_more(self, messages: Sequence[Any]) -> None:
         """Have the partitions of records read from their positions: the records may be of before an assignment."""
         for message in messages:
             reading = self._readings.get(partition_of(message.topic(), message.partition()).name)
-            if reading is not None and not reading.is_paused:
+            if reading is not None and reading.is_read:
                 self._read_no_more(reading)
                 self._read_from(reading)
 
@@ -315,7 +326,8 @@ class KafkaReader:
         self._bytes.add(sum(map(len, filter(None, values))))
         for (topic, number), records, of_records in by_partition(messages, values, self._cluster.only_topic):
             reading = self._readings.get(partition_of(topic, number).name)
-            if reading is not None and not reading.is_paused:
+            # Also while a loss is looked into: these are in front of it.
+            if reading is not None and reading.is_read:
                 self._give_records(reading, records, of_records, output)
 
     def _give_records(
@@ -329,6 +341,12 @@ class KafkaReader:
         for decoded in self._format.decoded(records, values):
             if isinstance(decoded, Bad):
                 output.bad(partition, (era, decoded.offset), decoded.record, decoded.error)
+            elif isinstance(decoded, SchemaMissing):
+                self._read_no_more(reading)
+                # A loss behind it is met again.
+                reading.next, reading.is_waiting, reading.is_asking = decoded.offset, True, False
+                self._schemas.add(reading, decoded.needed)
+                return
             else:
                 output.rows(partition, decoded.values, positions(era, decoded.offsets), decoded.timestamps)
         if records:
@@ -361,7 +379,7 @@ class KafkaReader:
         error, topic = message.error(), message.topic()
         reading = None if topic is None else self._readings.get(partition_of(topic, message.partition()).name)
         if error.code() == self._eof:
-            if reading is not None and not reading.is_paused:
+            if reading is not None and reading.is_read:
                 # Control records and compacted ones have no message: the end may be further than the last record.
                 reading.next = max(reading.next, message.offset())
         elif reading is None:
@@ -394,17 +412,23 @@ class KafkaReader:
     def _take_answers(self, output: PartitionOutput) -> None:
         while self._answers:
             reading, offset, found = self._answers.popleft()
-            if self._readings.get(reading.partition.name) is not reading:
+            was_asking, reading.is_asking = reading.is_asking, False
+            if self._readings.get(reading.partition.name) is not reading or not (was_asking and reading.is_read):
                 continue
-            reading.is_asking = False
             if isinstance(found, Exception):
                 output.failed(reading.partition, found)
             elif found.loss is not None:
                 reading.next = offset
                 self._lose(reading, found)
-            elif not reading.is_paused:
-                self._read_no_more(reading)
-                self._read_from(reading)
+            else:
+                self._continue(reading)
+
+    def _continue(self, reading: _TopicReading) -> None:
+        """Read a partition on from where it is, if it is still assigned."""
+        reading.is_waiting = False
+        if self._readings.get(reading.partition.name) is reading and not reading.is_paused:
+            self._read_no_more(reading)
+            self._read_from(reading)
 
     # -- the group -----------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import methodcaller
 from typing import Any, Literal, NamedTuple, Protocol
 
+from topo.connectors.kafka.schemas import RegistryDecoder, RegistryFormat, SchemaNeeded, deserializer_of_format
 from topo.connectors.record_decoder import Deserialize, decoder_of, deserializer_of, record_fields
 from topo.errors import ConfigError
 
@@ -43,14 +44,21 @@ class Bad(NamedTuple):
     error: Exception
 
 
-Decoded = DecodedRows | Bad
+class SchemaMissing(NamedTuple):
+    """A record whose schema is not known yet: it and those behind it are to be given again."""
+
+    offset: int
+    needed: SchemaNeeded
+
+
+Decoded = DecodedRows | Bad | SchemaMissing
 
 
 class RecordFormat:
     """Makes rows of records.
 
     Args:
-        value_deserializer, key_deserializer: "bytes", "text", "json", or a function of bytes.
+        value_deserializer, key_deserializer: "bytes", "text", "json", a function of bytes, or a format of a registry.
         fields: keys of the decoded value; None: the one field `value`.
         metadata: names of METADATA.
         timestamp: "record": the record's own; the name of a field, with milliseconds since 1970; None: rows have no event time.
@@ -65,8 +73,8 @@ class RecordFormat:
 
     def __init__(
         self,
-        value_deserializer: str | Deserialize,
-        key_deserializer: str | Deserialize,
+        value_deserializer: str | Deserialize | RegistryFormat,
+        key_deserializer: str | Deserialize | RegistryFormat,
         fields: Sequence[str] | None,
         metadata: Sequence[str],
         timestamp: str | None,
@@ -75,6 +83,9 @@ class RecordFormat:
         self.outputs = record_fields(fields, metadata, METADATA)
         if on_tombstone not in ("emit", "drop"):
             raise ConfigError(f"on_tombstone={on_tombstone!r} must be 'emit' or 'drop'")
+        value_deserializer = deserializer_of_format(value_deserializer)
+        key_deserializer = deserializer_of_format(key_deserializer)
+        self._decoders = [one for one in (value_deserializer, key_deserializer) if isinstance(one, RegistryDecoder)]
         self._decode = decoder_of(value_deserializer, fields)
         # The values are the rows: nothing is to be called for each.
         self._is_raw = value_deserializer == "bytes" and fields is None
@@ -93,8 +104,13 @@ class RecordFormat:
                 )
             self._time_field = self.outputs.index(timestamp)
 
+    def close(self) -> None:
+        """Close the connections to a registry."""
+        for decoder in self._decoders:
+            decoder.close()
+
     def decoded(self, messages: Sequence[KafkaRecord], values: Sequence[bytes | None]) -> Iterator[Decoded]:
-        """Yield the rows of records of one partition, and bad records, in their order.
+        """Yield the rows of records of one partition, and bad records, in their order; up to one whose schema is not known.
 
         Args:
             messages: the records.
@@ -145,6 +161,10 @@ class RecordFormat:
         for place, message in enumerate(messages):
             try:
                 self._rows([message], [values[place]])
+            except SchemaNeeded as needed:
+                yield from self._rows(messages[begin:place], values[begin:place])
+                yield SchemaMissing(message.offset(), needed)
+                return
             except Exception as error:
                 yield from self._rows(messages[begin:place], values[begin:place])
                 yield Bad(message.offset(), values[place], error)

@@ -15,11 +15,13 @@ from topo.api.two_phase import TwoPhaseSink
 from topo.connectors.kafka.deliveries import Deliveries
 from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker, check_reopened, has_published
 from topo.connectors.kafka.outgoing import BY_KEY, OutgoingRecord, RecordMaker, check_topic
+from topo.connectors.kafka.schemas import RegistryFormat
 from topo.connectors.kafka.settings import check_installed, checked_config, explained, servers_of
 from topo.connectors.kafka.targets import Targets, explained_error
 from topo.connectors.kafka.transactions import Transactions, is_fenced
 from topo.connectors.record_encoder import Select, Serialize
 from topo.connectors.secrets import masked_settings
+from topo.connectors.staged_count import StagedCount
 from topo.connectors.staged_rows import StagedRows, staging_of
 from topo.errors import ConfigError, StagedRowsLostError, TopoEnvironmentError
 
@@ -34,9 +36,9 @@ _REFUSED = {
     "group.id": "topo names the group of each task's marker",
 }
 _BATCH_BYTES = 1_000_000
+"""`message.max.bytes` of the client where nothing else is set."""
 _ANY_PAST_MS = 1e15
 """A topic that takes older records than this takes all that there are; Kafka's default is the largest integer."""
-"""`message.max.bytes` of the client where nothing else is set."""
 
 
 class KafkaSink(TwoPhaseSink):
@@ -65,8 +67,8 @@ class KafkaSink(TwoPhaseSink):
         headers: str | Select | None = None,
         partition: str | Select | None = None,
         timestamp: str | Select | None = "tuple",
-        value_serializer: str | Serialize = "json",
-        key_serializer: str | Serialize = "text",
+        value_serializer: str | Serialize | RegistryFormat = "json",
+        key_serializer: str | Serialize | RegistryFormat = "text",
         marker_topic: str | None = None,
         staging: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -85,7 +87,8 @@ class KafkaSink(TwoPhaseSink):
             partition: a field's name or a function, where the key is not to choose.
             timestamp: "tuple": the tuple's own; or a field's name or a function, for milliseconds since 1970; None: the time of
                 sending.
-            value_serializer: "json", "text", "bytes", or a function of the value that returns bytes.
+            value_serializer: "json", "text", "bytes", a function of the value that returns bytes, or `Avro` and `Protobuf` of
+                topo.connectors.kafka with a schema registry.
             key_serializer: the same for the key.
             marker_topic: with `exactly_once` and a function for `topic`: an existing topic that the markers are stored for. No
                 record is written to it.
@@ -123,10 +126,11 @@ class KafkaSink(TwoPhaseSink):
         return f"KafkaSink({self._topic or 'topic of the tuple'!r}, {shown})"
 
     def open(self, context: TaskContext) -> None:
-        """Look the topics up.
+        """Look the topics and schemas up.
 
         Raises:
-            TopoError: a topic is missing or may not be written, no broker answers, or a setting cannot be used; it has the fix.
+            TopoError: a topic is missing or may not be written, no broker or registry answers, a schema is missing or refused, or
+                a setting cannot be used; it has the fix.
         """
         check_batch_age(context, "KafkaSink", "flush_interval")
         self.max_batch = batch_within_pending(context, self.max_batch, "max_batch")
@@ -135,9 +139,11 @@ class KafkaSink(TwoPhaseSink):
         metrics = context.metrics
         self._rows_counter, self._bytes_counter = metrics.counter("rows"), metrics.counter("bytes")
         self._rejected_counter, self._retries_counter = metrics.counter("rejected_rows"), metrics.counter("retries")
-        self._connected, self._staged_gauge = metrics.gauge("connected"), metrics.gauge("staged_rows")
+        self._connected, self._staged_count = metrics.gauge("connected"), StagedCount(metrics)
         self._publish_time, self._commit_time = metrics.histogram("publish_ms"), metrics.histogram("commit_ms")
         self._clock = context.clock
+        for encoder in self._maker.encoders:
+            encoder.open(self._progress)
         self._settings = self._client_settings(context)
         self._targets = Targets(self._settings, self._progress)
         if self._is_staged and self._marker_topic is not None:
@@ -205,7 +211,6 @@ class KafkaSink(TwoPhaseSink):
         )
         self._writer = f"{context.topology}.{context.component}.{context.task_index}"
         self._number = NO_NUMBER
-        self._unpublished: dict[str, int] = {}
         """How many records the files of this process have that are not published."""
 
     # -- one tuple -------------------------------------------------------------------------------------------------------
@@ -265,7 +270,7 @@ class KafkaSink(TwoPhaseSink):
             return None
         self._number += 1
         self._bytes_counter.add(self._size)
-        self._count_staged(name, count)
+        self._staged_count.set(name, count)
         return [self._writer, self._number, name, count]
 
     def commit(self, token: Any) -> None:
@@ -288,15 +293,8 @@ class KafkaSink(TwoPhaseSink):
                 self._give_up(writer)
                 raise
         self._staged.remove(name)
-        self._count_staged(name, 0)
+        self._staged_count.set(name, 0)
         self._is_back()
-
-    def _count_staged(self, name: str, count: int) -> None:
-        """Note how many records of a file are not published."""
-        self._unpublished.pop(name, None)
-        if count:
-            self._unpublished[name] = count
-        self._staged_gauge.set(sum(self._unpublished.values()))
 
     def _commit_once(self, writer: str, number: int, name: str, count: int) -> None:
         began = self._clock()
@@ -337,7 +335,7 @@ class KafkaSink(TwoPhaseSink):
         """Drop staged records; None: those of the open transaction."""
         if token is not None:
             self._staged.remove(token[2])
-            self._count_staged(token[2], 0)
+            self._staged_count.set(token[2], 0)
         elif self._is_staged:
             self._staged.discard()
 

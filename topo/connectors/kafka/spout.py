@@ -16,6 +16,7 @@ from topo.connectors.kafka.cluster import Cluster
 from topo.connectors.kafka.offsets import Place, check_names, checked_place
 from topo.connectors.kafka.reader import KafkaReader
 from topo.connectors.kafka.records import RecordFormat
+from topo.connectors.kafka.schemas import RegistryFormat
 from topo.connectors.kafka.settings import check_installed, checked_config, servers_of
 from topo.connectors.record_decoder import Deserialize
 from topo.errors import ConfigError, TopoEnvironmentError, TopoInternalError
@@ -71,8 +72,8 @@ class KafkaSpout(PartitionedSpout):
         group_id: str | None = None,
         start: Place = None,
         stop: Place = None,
-        value_deserializer: str | Deserialize = "bytes",
-        key_deserializer: str | Deserialize = "bytes",
+        value_deserializer: str | Deserialize | RegistryFormat = "bytes",
+        key_deserializer: str | Deserialize | RegistryFormat = "bytes",
         fields: Sequence[str] | None = None,
         metadata: Sequence[str] = (),
         timestamp: str | None = "record",
@@ -98,7 +99,8 @@ class KafkaSpout(PartitionedSpout):
                 else "earliest". Partitions that come later begin at their first record.
             stop: where a partition ends: "latest", as it is when a task opens; a datetime; offsets by partition, in front of
                 which they end. With it partitions are looked for once, and the input ends when all have ended.
-            value_deserializer, key_deserializer: "bytes", "text", "json", or a function of bytes.
+            value_deserializer, key_deserializer: "bytes", "text", "json", a function of bytes, or `Avro` and `Protobuf` of
+                topo.connectors.kafka with a schema registry.
             fields: keys of the decoded value that become the fields of the tuple; a "?" at the end lets one be missing: it is
                 None then. Without, the one field is `value`.
             metadata: fields behind those: of "key", "topic", "partition", "offset", "timestamp", "headers".

@@ -59,7 +59,7 @@ def hanging(group: str, topic: str) -> TopoEnvironmentError:
     return TopoEnvironmentError(
         f"the brokers answer, but hold a transaction open that has the marker of group {group!r} for topic {topic!r}; nothing is "
         "published meanwhile, since it is unknown which records are published. If this lasts, the transaction "
-        "hangs: see the limits in docs/kafka-sink.md"
+        "hangs: see the limits in docs/connectors/kafka-sink.md"
     )
 
 

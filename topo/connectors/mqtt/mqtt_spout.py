@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ from topo.api.durations import duration_ms
 from topo.api.partition_values import Partition, PartitionOutput, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
+from topo.connectors.counted_messages import CountedMessages
 from topo.connectors.mqtt.deliveries import Delivery, SessionMessages, digest_of
 from topo.connectors.mqtt.settings import broker_address, check_filter, client_id_of, need_paho
 from topo.connectors.record_decoder import decoder_of, record_fields
@@ -42,6 +43,7 @@ class MqttSpout(PartitionedSpout):
     """
 
     discovery_interval = None
+    is_endless = True
 
     def __init__(
         self,
@@ -154,16 +156,21 @@ class _Arrival:
     Attributes:
         connection: number of the connection, from 1.
         message: None: the broker has lost the session.
-        position: of its row; 0 until it has one.
-        is_known: whether it had one before, and was put back.
-        delivery: what acks it; None with QoS 0.
+        delivery: what acks it.
     """
 
     connection: int
     message: Any
-    position: int = 0
-    is_known: bool = False
-    delivery: Delivery | None = None
+    delivery: Delivery = field(default_factory=lambda: Delivery(0, b"", 0))
+
+    @property
+    def position(self) -> int:
+        """That of its row."""
+        return self.delivery.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self.delivery.position = position
 
 
 class _SessionReader:
@@ -173,14 +180,14 @@ class _SessionReader:
         self._spout, self._collector = spout, collector
         self._arrived: deque[_Arrival] = deque()
         """Messages that wait, in the order of arrival."""
-        self._polled: list[_Arrival] = []
-        """Those of the last poll, which has not taken them all where an assignment follows."""
         self._untracked = 0
         """How many of them have QoS 0."""
         self._is_mail_posted = False
         self._connection = 0
         self._deliveries = SessionMessages()
-        self._position = 0
+        self._messages: CountedMessages[_Arrival] = CountedMessages(
+            lambda arrival: spout.row_of(arrival.message), lambda arrival: arrival.message.payload
+        )
         self._is_started = self._is_assigned = self._is_paused = False
         self._dropped = self._dropped_before = 0
         metrics = context.metrics
@@ -224,19 +231,12 @@ class _SessionReader:
         self._is_mail_posted = False
 
     def assign(self, _partition: Partition, position: Any, _found_later: bool) -> Any:
-        """Connect, the first time; else put polled messages that were not taken back. The broker repeats those without an ack."""
-        self._position = position or 0
-        while self._polled and self._polled[-1].position > self._position:
-            arrival = self._polled.pop()
-            arrival.position, arrival.is_known = 0, True
-            if arrival.delivery is not None:
-                arrival.delivery.position = 0
-            self._arrived.appendleft(arrival)
+        """Connect, the first time; else have polled messages that were not taken given again: the broker repeats none."""
         self._is_assigned = True
         if not self._is_started:
             self._is_started = True
             self._session.start()
-        return self._position
+        return self._messages.back_to(position)
 
     def release(self, _partition: Partition) -> None:
         """Read no more for now; the session stays connected."""
@@ -251,35 +251,16 @@ class _SessionReader:
         self._connected.set(float(self._session.is_connected))
         self._lost.add(self._dropped - self._dropped_before)
         self._dropped_before = self._dropped
-        if not self._is_assigned or self._is_paused:
-            return
-        # A poll follows one whose messages were all taken, or an assignment.
-        self._polled.clear()
-        values: list[tuple[Any, ...]] = []
-        positions: list[int] = []
-        for _ in range(output.room):
-            if not self._arrived:
-                break
+        if self._is_assigned and not self._is_paused:
+            self._messages.give(output, SESSION, self._next)
+
+    def _next(self, room: int) -> Iterator[_Arrival]:
+        for _ in range(min(room, len(self._arrived))):
             arrival = self._arrived.popleft()
-            message = arrival.message
-            if message is None:
+            if arrival.message is None:
                 self._deliveries.forget_connection()
-                continue
-            if not arrival.is_known and not self._is_new(arrival):
-                continue
-            self._number(arrival)
-            try:
-                row = self._spout.row_of(message)
-            except Exception as error:
-                if values:
-                    output.rows(SESSION, values, positions)
-                    values, positions = [], []
-                output.bad(SESSION, self._position, message.payload, error)
-            else:
-                values.append(row)
-                positions.append(self._position)
-        if values:
-            output.rows(SESSION, values, positions)
+            elif self._is_new(arrival):
+                yield arrival
 
     def _is_new(self, arrival: _Arrival) -> bool:
         """Whether a message that has come is to be emitted."""
@@ -288,21 +269,14 @@ class _SessionReader:
             self._untracked -= 1
         else:
             digest = digest_of(message.topic, message.payload)
-            arrival.delivery = self._deliveries.arrive(message.mid, digest, arrival.connection, is_duplicate=message.dup)
-            if arrival.delivery is None:
+            delivery = self._deliveries.arrive(message.mid, digest, arrival.connection, is_duplicate=message.dup)
+            if delivery is None:
                 if self._deliveries.is_done(message.mid, digest):
                     self._session.client.ack(message.mid, 1)
                 return False
+            arrival.delivery = delivery
         self._bytes.add(len(message.payload))
         return True
-
-    def _number(self, arrival: _Arrival) -> None:
-        """Give a message the next position."""
-        self._position += 1
-        arrival.position = self._position
-        if arrival.delivery is not None:
-            arrival.delivery.position = self._position
-        self._polled.append(arrival)
 
     def committed(self, positions: Mapping[str, Any]) -> None:
         """Ack done messages, in the order of arrival, as the protocol wants it."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from string import Formatter
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
+from topo.connectors.name_templates import filled
 from topo.connectors.secrets import masked
 from topo.errors import ConfigError, UserError
 from topo.extras import EXTRAS, pip_install
@@ -88,22 +88,9 @@ def topic_of(given: str | Callable[[Tuple], str]) -> Callable[[Tuple], str]:
     """
     if callable(given):
         return given
-    try:
-        parsed = list(Formatter().parse(given))
-    except ValueError as error:
-        raise ConfigError(f"MqttSink: topic={given!r}: {error}") from error
-    fields = [name for _, name, _, _ in parsed if name is not None]
-    is_plain = all(not spec and how is None for _, name, spec, how in parsed if name is not None)
-    if not given or set("+#\0") & set(given) or not is_plain or any(not name.isidentifier() for name in fields):
+    if not given or set("+#\0") & set(given):
         raise ConfigError(f"MqttSink: topic={given!r} must be a topic without + and #; names of fields may stand in braces")
-
-    def topic(tup: Tuple) -> str:
-        missing = [name for name in fields if name not in tup]
-        if missing:
-            raise UserError(f"a tuple from {tup.component!r} has no field {missing[0]!r}, which topic= of MqttSink names")
-        return given.format_map({name: _level(tup[name], name) for name in fields})
-
-    return topic
+    return filled(given, "MqttSink: topic=", _level)
 
 
 def _level(value: Any, name: str) -> str:

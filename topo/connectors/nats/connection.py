@@ -19,6 +19,8 @@ _REFUSED = {
     "max_reconnect_attempts": "topo connects again",
     "error_cb": "topo reports errors",
 }
+_IDLE_S = 60.0
+"""A connection that was idle for this time is made again: between calls the server's pings have no answer."""
 Result = TypeVar("Result")
 
 
@@ -65,6 +67,9 @@ class NatsConnection:
 
     A connection that is lost is made again by the next call; streams, consumers and subscriptions are those of one connection,
     which have a `number`.
+
+    Attributes:
+        complaint: the last error of the server that answers no request, such as a missing right; "": none.
     """
 
     def __init__(self, servers: NatsServers) -> None:
@@ -74,6 +79,9 @@ class NatsConnection:
         """The client, if there is one."""
         self.number = 0
         self.timeout_s = servers.timeout_s
+        self.complaint = ""
+        self._used_s = 0.0
+        """When the last call ended, by the loop's clock."""
         close_forgotten()
         self._forget = finalize(self, _FORGOTTEN.append, (self._loop, self._clients))
         self._forget.atexit = False
@@ -90,15 +98,19 @@ class NatsConnection:
     async def _connected(self, action: Callable[[Any, Any], Coroutine[Any, Any, Result]]) -> Result:
         timeout_s = self._servers.timeout_s
         try:
-            if not self._clients or not self._clients[0].is_connected:
+            is_stale = self._loop.time() - self._used_s > _IDLE_S
+            if not self._clients or not self._clients[0].is_connected or is_stale:
                 await _drop(self._clients)
                 self._clients.append(await asyncio.wait_for(self._connect(), timeout_s))
                 self.number += 1
+                self.complaint = ""
             return await action(self._clients[0], self._clients[0].jetstream(timeout=timeout_s))
         except Exception as error:
             if is_unreachable(error):
                 await _drop(self._clients)
             raise
+        finally:
+            self._used_s = self._loop.time()
 
     async def _connect(self) -> Any:
         import nats
@@ -107,6 +119,7 @@ class NatsConnection:
 
         async def keep(error: Exception) -> None:
             refusals.append(error)
+            self.complaint = self._servers.shown(error)
 
         options = {"allow_reconnect": False, "error_cb": keep, "connect_timeout": self._servers.timeout_s}
         try:

@@ -9,11 +9,14 @@ from itertools import combinations
 from typing import Any, Literal
 
 from topo.api.context import TaskContext
+from topo.api.durations import duration_ms
 from topo.api.generator_reader import GeneratorReader, Yielded
 from topo.api.partition_values import BadRecord, Partition, PartitionReader, SourceRows
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.connectors.nats.connection import NatsConnection, NatsServers, is_unreachable
+from topo.connectors.nats.durable_consumer import DurableConsumer
+from topo.connectors.nats.durable_reader import DurableReader
 from topo.connectors.nats.subject_feed import METADATA, Fetched, NatsMessage, StreamState, SubjectFeed, overlap, state_of
 from topo.connectors.record_decoder import Deserialize, decoder_of, record_fields
 from topo.connectors.server_link import RequestLine, ServerLink
@@ -29,12 +32,17 @@ class NatsSpout(PartitionedSpout):
     | delivery | promise |
     | --- | --- |
     | `at_least_once` | no message is missing; some repeat after a recovery |
-    | `exactly_once` | reads again from the checkpoint's sequence number of each partition |
+    | `exactly_once` | reads again from the checkpoint's sequence number of each partition; refused with `durable` |
     | `at_most_once` | a message counts as soon as it was emitted |
 
     It reads without acknowledgements, by consumers that last as long as its connection: topo keeps the positions. So it reads
     streams with limits retention, and refuses work queues and interest retention, which remove messages as they are delivered.
+
+    With `durable` tasks, and other programs, share a consumer that the server keeps: each message goes to one of them, in no
+    order, and is acknowledged when it is done. Any stream can be read so.
     """
+
+    is_endless = True
 
     def __init__(
         self,
@@ -43,6 +51,8 @@ class NatsSpout(PartitionedSpout):
         *,
         subjects: str | Sequence[str] = ">",
         pattern: str | None = None,
+        durable: str | None = None,
+        ack_wait: str | timedelta = "30s",
         start: Literal["earliest", "latest"] = "earliest",
         value_deserializer: str | Deserialize = "bytes",
         fields: Sequence[str] | None = None,
@@ -63,6 +73,8 @@ class NatsSpout(PartitionedSpout):
             stream: name of the stream.
             subjects: filters such as "orders.north" and "orders.south.*", each of which is a partition. They must not overlap.
             pattern: instead of `subjects`: each subject of the stream that matches it is a partition, also those that come later.
+            durable: name of a durable consumer that is shared; it is made where there is none. With one filter, and no pattern.
+            ack_wait: of a durable consumer that is made: how long messages of a dead process are held for it.
             start: where to begin when the topology first starts: with the first message, or behind the last one. Subjects that a
                 pattern finds later are read from their first message.
             value_deserializer: how the data of a message is decoded: "bytes", "text" (UTF-8), "json", or a function of bytes.
@@ -91,6 +103,14 @@ class NatsSpout(PartitionedSpout):
         for one, other in combinations(filters, 2):
             if overlap(one, other):
                 raise ConfigError(f"NatsSpout: subjects {one!r} and {other!r} overlap: messages of both would be emitted twice")
+        if durable is not None:
+            if not isinstance(durable, str) or not durable or set(durable) & set(" .*>\t"):
+                raise ConfigError(f"NatsSpout: durable={durable!r} must be the name of a consumer")
+            if pattern is not None or len(filters) > 1:
+                raise ConfigError("NatsSpout: durable= takes one filter as subjects=, and no pattern")
+        self._durable, self._ack_wait_s = durable, duration_ms(ack_wait) / 1000
+        if self._ack_wait_s < 1:
+            raise ConfigError(f"NatsSpout: ack_wait={ack_wait!r} must be at least 1s")
         if start not in ("earliest", "latest"):
             raise ConfigError(f"NatsSpout: start={start!r} must be 'earliest' or 'latest'")
         if timestamp not in ("record", None):
@@ -100,7 +120,8 @@ class NatsSpout(PartitionedSpout):
         self._decode = decoder_of(value_deserializer, fields)
         self.outputs = record_fields(fields, metadata, METADATA)
         self._metadata = tuple(metadata)
-        self.discovery_interval, self.max_drift = discovery_interval, max_drift
+        self.discovery_interval = discovery_interval if durable is None else None
+        self.max_drift = max_drift
         self.on_bad_record, self.on_lost = on_bad_record, on_lost
         self._stream, self._filters, self._pattern, self._start = stream, filters, pattern, start
         self._has_time = timestamp == "record"
@@ -118,6 +139,11 @@ class NatsSpout(PartitionedSpout):
             ConfigError: the server refuses this user, or has no such stream.
         """
         self._context, self._collector = context, collector
+        if self._durable is not None and context.config.delivery == "exactly_once":
+            raise ConfigError(
+                "NatsSpout: a durable consumer gives an open message again to any of its readers, so a repeat could not be "
+                "recognised: delivery='exactly_once' is refused; leave durable= out, or take 'at_least_once'"
+            )
         self._connection = NatsConnection(self._servers)
         self._link = ServerLink(self._servers, context, collector.report_error, is_unreachable)
         self._lost_counter = context.metrics.counter("lost_records")
@@ -139,7 +165,8 @@ class NatsSpout(PartitionedSpout):
         from nats.js.errors import NotFoundError
 
         try:
-            found, subjects = self._connection.run(partial(state_of, stream=self._stream, pattern=self._pattern))
+            asked = partial(state_of, stream=self._stream, pattern=self._pattern, acknowledges=self._durable is not None)
+            found, subjects = self._connection.run(asked)
         except NotFoundError:
             raise ConfigError(
                 f"NatsSpout: {self._servers} has no stream {self._stream!r}; make it, as by `nats stream add {self._stream}`"
@@ -148,7 +175,10 @@ class NatsSpout(PartitionedSpout):
         self._state = found
 
     def partitions(self) -> Iterator[Partition | str]:
-        """Yield the filters, or the subjects that match the pattern."""
+        """Yield the filters, or the subjects that match the pattern; of a durable consumer a partition for each task."""
+        if self._durable is not None:
+            yield from (Partition(f"{self._durable}-{task}", self._durable, task) for task in range(self._context.parallelism))
+            return
         try:
             self._look()
         except Exception as error:
@@ -164,7 +194,31 @@ class NatsSpout(PartitionedSpout):
 
     def reader(self, context: TaskContext) -> PartitionReader:
         """Return the reader of a task."""
-        return _NatsReader(self)
+        if self._durable is None:
+            return _NatsReader(self)
+        (subject,) = self._filters
+        consumer = DurableConsumer(
+            self._connection,
+            self._stream,
+            self._durable,
+            subject,
+            is_latest=self._start == "latest",
+            ack_wait_s=self._ack_wait_s,
+            clock=context.clock,
+        )
+        if self._state is not None:
+            consumer.open()
+        return DurableReader(
+            consumer,
+            self._link,
+            context,
+            self._collector.report_error,
+            self._row_of,
+            has_time=self._has_time,
+            batch=self._batch,
+            ack_wait_s=self._ack_wait_s,
+            close=self._connection.close,
+        )
 
     def read(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         """Yield the messages of a partition, a request at a time; the next one is under way while they are emitted."""
@@ -208,7 +262,7 @@ class NatsSpout(PartitionedSpout):
         for message in answer.messages:
             self._bytes.add(len(message.data))
             try:
-                values.append((*self._decode(message.data), *[getattr(message, name) for name in self._metadata]))
+                values.append(self._row_of(message))
             except Exception as error:
                 if good:
                     yield self._given(values, good)
@@ -218,6 +272,9 @@ class NatsSpout(PartitionedSpout):
                 good.append(message)
         if good:
             yield self._given(values, good)
+
+    def _row_of(self, message: NatsMessage) -> tuple[Any, ...]:
+        return (*self._decode(message.data), *[getattr(message, name) for name in self._metadata])
 
     def _given(self, values: list[tuple[Any, ...]], messages: Sequence[NatsMessage]) -> SourceRows:
         stamps = [message.timestamp for message in messages] if self._has_time else None

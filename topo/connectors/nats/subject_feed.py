@@ -67,15 +67,24 @@ class Fetched(NamedTuple):
         return bool(self.messages) or self.loss is not None
 
 
-async def state_of(_client: Any, stream_context: Any, *, stream: str, pattern: str | None) -> tuple[StreamState, frozenset[str]]:
-    """Return the state of a stream, and its subjects that match a pattern."""
+async def state_of(
+    _client: Any, stream_context: Any, *, stream: str, pattern: str | None, acknowledges: bool = False
+) -> tuple[StreamState, frozenset[str]]:
+    """Return the state of a stream, and its subjects that match a pattern.
+
+    Raises:
+        ConfigError: it removes messages that were read, and none are acknowledged.
+    """
     info = await stream_context.stream_info(stream, subjects_filter=pattern)
-    if str(info.config.retention).endswith("workqueue"):
-        raise ConfigError(f"stream {stream!r} is a work queue: acknowledgements remove its messages, and none are made here")
-    if str(info.config.retention).endswith("interest"):
+    retention = "limits" if acknowledges else str(info.config.retention)
+    if retention.endswith("workqueue"):
+        raise ConfigError(
+            f"stream {stream!r} is a work queue: acknowledgements remove its messages, and none are made without durable="
+        )
+    if retention.endswith("interest"):
         raise ConfigError(
             f"stream {stream!r} has interest retention: a message that was delivered is removed, and could not be read again; "
-            "make a stream with limits that mirrors it"
+            "give durable=, or make a stream with limits that mirrors it"
         )
     creation = round(info.created.timestamp() * 1_000_000)
     state = StreamState(creation, info.state.first_seq, info.state.last_seq)
@@ -124,14 +133,31 @@ class SubjectFeed:
 
     Messages are not acknowledged, so a message that is lost on its way shows as a gap in the consumer's numbers: the consumer is
     then made again, behind the last message.
+
+    Args:
+        headers_only: whether messages come without their data.
+
+    Attributes:
+        is_at_end: whether the last request has found that there are no more.
     """
 
-    def __init__(self, connection: NatsConnection, stream: str, subject: str, position: NatsPosition, batch: int) -> None:
+    def __init__(
+        self,
+        connection: NatsConnection,
+        stream: str,
+        subject: str,
+        position: NatsPosition,
+        batch: int,
+        *,
+        headers_only: bool = False,
+    ) -> None:
         self._connection = connection
         self._stream, self._subject = stream, subject
         self._position = position
         self._seen = position[1]
         self._batch = batch
+        self._headers_only = headers_only
+        self.is_at_end = False
         self._consumer = ""
         self._number = 0
         """Of the connection that the consumer was made for."""
@@ -140,6 +166,7 @@ class SubjectFeed:
 
     def fetch(self) -> Fetched:
         """Return the messages that there are behind the last one, at most `batch`."""
+        self.is_at_end = False
         try:
             return self._connection.run(self._fetch)
         except BaseException:
@@ -152,13 +179,14 @@ class SubjectFeed:
             if loss is not None:
                 return Fetched([], 0, loss)
         received = await self._request(client)
+        self.is_at_end = received == []
         if received is None:
             self._consumer = ""
             return Fetched([], 0)
         messages = list[NatsMessage]()
         lag = 0
         for message in received:
-            sequence, number, nanoseconds, lag = _numbers_of(message.reply)
+            sequence, number, nanoseconds, lag = numbers_of(message.reply)
             if number != self._delivered + 1:
                 # One was lost on its way.
                 self._consumer = ""
@@ -191,6 +219,7 @@ class SubjectFeed:
                 filter_subject=None if self._subject == ">" else self._subject,
                 ack_policy=AckPolicy.NONE,
                 inactive_threshold=_IDLE_S,
+                headers_only=self._headers_only or None,
                 mem_storage=True,
             ),
         )
@@ -199,33 +228,58 @@ class SubjectFeed:
 
     async def _request(self, client: Any) -> list[Any] | None:
         """Return the messages that the consumer has, at most `batch`; None where it is gone."""
-        received = list[Any]()
-        end: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        async def take(message: Any) -> None:
-            status = (message.headers or {}).get("Status")
-            if status is None:
-                received.append(message)
-            if not end.done() and (status is not None or len(received) == self._batch):
-                end.set_result(status in (None, "404", "408"))
-
-        inbox = client.new_inbox()
-        subscription = await client.subscribe(inbox, cb=take)
-        try:
-            ask = json.dumps({"batch": self._batch, "no_wait": True}).encode()
-            await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", ask, reply=inbox)
-            is_there = await asyncio.wait_for(end, self._connection.timeout_s)
-        except TimeoutError:
+        received, is_there, _ = await pull(client, self._stream, self._consumer, self._batch, self._connection.timeout_s)
+        if is_there is None:
             if not received:
-                raise
-            # On a slow line the whole batch may never come in time. The next consumer begins behind these.
-            self._consumer, is_there = "", True
-        finally:
-            await subscription.unsubscribe()
-        return received if is_there or received else None
+                raise TimeoutError
+            # The next consumer begins behind these.
+            self._consumer = ""
+        return None if is_there is False and not received else received
 
 
-def _numbers_of(reply: str) -> tuple[int, int, int, int]:
+class Pulled(NamedTuple):
+    """The answer of a consumer.
+
+    Attributes:
+        messages: at most as many as were asked for.
+        is_there: whether there is such a consumer. None: the end of the answer has not come in time. On a slow line it may never
+            do so for a whole batch.
+        refusal: why the server does not take the request, while the consumer may be there.
+    """
+
+    messages: list[Any]
+    is_there: bool | None
+    refusal: str = ""
+
+
+async def pull(client: Any, stream: str, consumer: str, batch: int, timeout_s: float) -> Pulled:
+    """Return the messages that a consumer has, at most `batch`."""
+    received = list[Any]()
+    end: asyncio.Future[tuple[bool, str]] = asyncio.get_running_loop().create_future()
+
+    async def take(message: Any) -> None:
+        headers = message.headers or {}
+        status = headers.get("Status")
+        if status is None:
+            received.append(message)
+        if not end.done() and (status is not None or len(received) == batch):
+            refusal = headers.get("Description", "") if status == "409" else ""
+            is_passing = refusal.lower().startswith(("consumer deleted", "leadership", "server shutdown"))
+            end.set_result((status in (None, "404", "408"), "" if is_passing else refusal))
+
+    inbox = client.new_inbox()
+    subscription = await client.subscribe(inbox, cb=take)
+    try:
+        ask = json.dumps({"batch": batch, "no_wait": True}).encode()
+        await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", ask, reply=inbox)
+        return Pulled(received, *await asyncio.wait_for(end, timeout_s))
+    except TimeoutError:
+        return Pulled(received, None)
+    finally:
+        await subscription.unsubscribe()
+
+
+def numbers_of(reply: str) -> tuple[int, int, int, int]:
     """Return sequence number, number of the delivery, nanoseconds, and how many messages are left, of a message's reply subject.
 
     Its end is STREAM.CONSUMER.DELIVERIES.SEQUENCE.NUMBER.NANOSECONDS.LEFT, in newer servers with a token behind it.

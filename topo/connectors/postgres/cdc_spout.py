@@ -36,6 +36,7 @@ class PostgresCdcSpout(PartitionedSpout):
 
     outputs = ("op", "table", "new", "old")
     discovery_interval = None
+    is_endless = True
 
     def __init__(
         self,

@@ -40,6 +40,8 @@ class RedisGroupSpout(Spout):
     is to see all, take `RedisStreamSpout`, which is faster and exact.
     """
 
+    is_endless = True
+
     def __init__(
         self,
         url: str,

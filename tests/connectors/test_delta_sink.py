@@ -1,0 +1,142 @@
+"""DeltaSink on tables of a real object store, and of a local disk; deltalake itself reads them back."""
+
+from __future__ import annotations
+
+import runpy
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.connectors.sink_tasks import ReportingTask
+from tests.contract import test_two_phase_sinks
+from tests.contract.two_phase_sinks import SinkKind
+from tests.servers import s3
+from tests.servers.server import Server, need
+from topo import DeltaSink
+from topo.errors import TopoEnvironmentError
+from topo.testing import TopologyTest
+
+pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("delta")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _client() -> None:
+    need(("deltalake", "pyarrow"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("no_proxy", "127.0.0.1")
+        started = s3.start(tmp_path_factory.mktemp("s3"))
+        yield started
+        started.stop()
+
+
+@pytest.fixture
+def options(server: Server) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": server.address,
+        "AWS_ACCESS_KEY_ID": "topo",
+        "AWS_SECRET_ACCESS_KEY": "planted",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
+@pytest.fixture
+def bucket(server: Server) -> str:
+    name = f"test-{secrets.token_hex(6)}"
+    store(server).mkdir(name)
+    return name
+
+
+def store(server: Server) -> Any:
+    """The store as another program sees it."""
+    from s3fs import S3FileSystem
+
+    settings = {"key": "topo", "secret": "planted", "endpoint_url": server.address}
+    return S3FileSystem(**settings, use_listings_cache=False, skip_instance_cache=True)
+
+
+@pytest.fixture
+def kind(server: Server, bucket: str, options: dict[str, str]) -> SinkKind:
+    """A sink whose table is a prefix of the bucket."""
+    from deltalake import DeltaTable
+
+    def rows(folder: Path) -> list[int]:
+        url = f"s3://{bucket}/{folder.name}"
+        if not DeltaTable.is_deltatable(url, options):
+            return []
+        found: list[int] = DeltaTable(url, storage_options=options).to_pyarrow_table()["n"].to_pylist()
+        return sorted(found)
+
+    def staged(folder: Path) -> list[str]:
+        files, place = store(server), f"{bucket}/{folder.name}/.staged"
+        return list(files.ls(place, detail=False)) if files.exists(place) else []
+
+    def make(folder: Path) -> DeltaSink:
+        return DeltaSink(f"s3://{bucket}/{folder.name}", schema={"n": "bigint"}, storage_options=options)
+
+    return SinkKind("S3", make, rows, staged)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_two_phase_sinks.test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones,
+        test_two_phase_sinks.test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest,
+        test_two_phase_sinks.test_after_a_change_of_parallelism_each_row_is_there_once,
+        test_two_phase_sinks.test_a_process_that_was_given_up_does_no_harm_to_its_replacement,
+        test_two_phase_sinks.test_an_orderly_end_removes_rows_that_no_checkpoint_covers,
+    ],
+    ids=lambda test: test.__name__,
+)
+def test_a_table_in_a_store_keeps_the_contract(kind: SinkKind, tmp_path: Path, test: Callable[..., None]) -> None:
+    test(kind, tmp_path)
+
+
+def test_rows_wait_while_the_store_does_not_answer(server: Server, bucket: str, options: dict[str, str]) -> None:
+    from deltalake import DeltaTable
+
+    quick = {**options, "timeout": "1s", "connect_timeout": "1s", "max_retries": "0"}
+    task = ReportingTask(DeltaSink(f"s3://{bucket}/out", schema={"n": "bigint"}, storage_options=quick))
+    task.write(1, 2)
+    server.freeze()
+    try:
+        with pytest.raises(OSError):
+            task.snapshot(1)
+    finally:
+        server.thaw()
+    task.write(3)
+    task.snapshot(2)
+    server.freeze()
+    try:
+        with pytest.raises(TopoEnvironmentError, match="cannot be read"):
+            task.output.complete(2)
+    finally:
+        server.thaw()
+    (text,) = task.texts()
+    assert f"table s3://{bucket}/out is not reached, and it is tried again" in text and "planted" not in text
+    task.output.complete(2)
+    assert "is reached again" in task.texts()[0]
+    assert sorted(DeltaTable(f"s3://{bucket}/out", storage_options=options).to_pyarrow_table()["n"].to_pylist()) == [1, 2, 3]
+
+
+EXAMPLE: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "topologies" / "delta_orders.py"))
+
+
+@pytest.mark.parametrize("crash", ["orders", "table"])
+def test_the_example_has_each_order_once_whatever_crashes(tmp_path: Path, crash: str) -> None:
+    from deltalake import DeltaTable
+
+    test = TopologyTest(lambda: EXAMPLE["topology"](str(tmp_path), 3000))
+    test.advance("1500ms")
+    test.crash(crash)
+    test.advance("15s")
+    rows = DeltaTable(tmp_path / "table").to_pyarrow_table().to_pylist()
+    assert sorted(rows, key=lambda row: row["number"]) == EXAMPLE["made_up"](3000)

@@ -1,0 +1,186 @@
+"""A RabbitMQ broker of one node.
+
+`make rabbitmq`, which is `python -m tests.servers.rabbitmq`, starts it in the foreground at the usual port.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.servers.server import Server, ServerEndedError, _end_with_parent, free_port, need, refuse_missing, start_server
+
+SCRIPTS = "/usr/lib/rabbitmq/lib"
+_READY_S = 180.0
+"""It starts in 10 s on a free machine, and on a busy one in a minute."""
+
+
+@dataclass
+class RabbitBroker(Server):
+    """A broker that answers.
+
+    Attributes:
+        folder: its data and log.
+        port: where it listens, on loopback.
+        epmd: the process by which Erlang finds nodes, of this broker alone.
+        environment: of its process.
+        queues: those that tests have declared.
+    """
+
+    folder: Path = field(default_factory=Path)
+    port: int = 0
+    epmd: subprocess.Popen[bytes] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    queues: list[str] = field(default_factory=list)
+
+    def kill(self) -> None:
+        """End it at once, but not within the seconds in which it loses a quorum queue that it has just declared."""
+        until = time.monotonic() + _READY_S
+        while not self._knows_queues() and time.monotonic() < until:
+            time.sleep(0.05)
+        super().kill()
+
+    def _knows_queues(self) -> bool:
+        """Whether the file of quorum queues has all of them: the broker writes it some seconds behind."""
+        known = b"".join(file.read_bytes() for file in self.folder.glob("mnesia/*/quorum/*/names.dets"))
+        return all(name.encode() in known for name in self.queues)
+
+    def start_again(self) -> None:
+        """Start it again on its data, at its address, after `stop` or `kill`."""
+        self.process = _start(self.folder, self.port, self.environment).process
+
+    def end(self) -> None:
+        """End it at once, and what belongs to it."""
+        self.thaw()
+        super().kill()
+        if self.epmd is not None:
+            self.epmd.kill()
+            self.epmd.wait()
+
+    def declare(self, **arguments: str | int) -> str:
+        """Declare a quorum queue with a drawn name, and return it."""
+        name = f"q-{secrets.token_hex(4)}"
+        with channel_at(self.address) as channel:
+            channel.queue_declare(name, durable=True, arguments={"x-queue-type": "quorum", **arguments})
+        self.queues.append(name)
+        return name
+
+
+def channel_at(address: str) -> Any:
+    """A channel of another program's connection, for a `with`."""
+    import pika
+
+    class Channel:
+        def __enter__(self) -> Any:
+            self.connection = pika.BlockingConnection(pika.URLParameters(address))
+            channel = self.connection.channel()
+            channel.confirm_delivery()
+            return channel
+
+        def __exit__(self, *_: object) -> None:
+            self.connection.close()
+
+    return Channel()
+
+
+def start(folder: Path, port: int = 0) -> RabbitBroker:
+    """Start a broker with its data in `folder`. Skips the test where it or its client is missing.
+
+    Args:
+        folder: for data and the log.
+        port: where it listens; 0: a free one.
+    """
+    need(("pika",), "rabbitmq")
+    epmd_command = shutil.which("epmd")
+    if not _script() or epmd_command is None:
+        refuse_missing("rabbitmq-server", "rabbitmq")
+    for attempt in range(3):
+        chosen, epmd_port = port or free_port(), free_port()
+        environment = _environment(folder, chosen, epmd_port)
+        # Otherwise Erlang starts it as a daemon.
+        epmd = subprocess.Popen(
+            [str(epmd_command), "-port", str(epmd_port), "-address", "127.0.0.1"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=_end_with_parent,
+        )
+        try:
+            server = _start(folder, chosen, environment)
+        except BaseException as error:
+            epmd.kill()
+            epmd.wait()
+            # Somebody else may have taken a port before the server did.
+            if attempt == 2 or port or not isinstance(error, ServerEndedError):
+                raise
+        else:
+            return RabbitBroker(server.address, server.process, folder, chosen, epmd, environment)
+    raise AssertionError("unreachable")
+
+
+def _script() -> str:
+    found = sorted(Path(SCRIPTS).glob("rabbitmq_server-*/sbin/rabbitmq-server"))
+    return str(found[-1]) if found else ""
+
+
+def _environment(folder: Path, port: int, epmd_port: int) -> dict[str, str]:
+    for name in ("mnesia", "log", "home"):
+        (folder / name).mkdir(exist_ok=True)
+    (folder / "plugins").write_text("[].\n")
+    return {
+        **os.environ,
+        "HOME": str(folder / "home"),
+        "RABBITMQ_NODENAME": f"topo-{port}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
+        "ERL_EPMD_PORT": str(epmd_port),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        # The script becomes the server then, and is no parent of it.
+        "RUNNING_UNDER_SYSTEMD": "1",
+    }
+
+
+def _start(folder: Path, port: int, environment: Mapping[str, str]) -> Server:
+    settings = [f"{name}={value}" for name, value in environment.items() if name not in os.environ or os.environ[name] != value]
+    address = f"amqp://guest:guest@127.0.0.1:{port}/%2F"
+    command = ["env", *settings, _script()]
+    return start_server(command, folder / "rabbitmq.log", address, partial(_answers, address), _READY_S)
+
+
+def _answers(address: str) -> bool:
+    try:
+        with channel_at(address):
+            return True
+    except Exception:
+        return False
+
+
+def main() -> None:
+    """Start a broker at port 5672 until it is interrupted."""
+    with tempfile.TemporaryDirectory(prefix="topo-rabbitmq-") as folder:
+        server = start(Path(folder), 5672)
+        print(f"RabbitMQ at {server.address}; ctrl-c ends it and drops its data", flush=True)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            server.process.wait()
+        except KeyboardInterrupt:
+            server.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Delta tables as the target of a topology."""

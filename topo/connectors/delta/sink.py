@@ -1,0 +1,272 @@
+"""A sink that adds tuples to a Delta table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
+
+from topo.api.batch_limits import batch_within_pending, check_batch_age
+from topo.api.context import TaskContext
+from topo.api.tuples import Tuple
+from topo.api.two_phase import TwoPhaseSink
+from topo.config import parse_size
+from topo.connectors.file_folders import shown_url
+from topo.connectors.row_formats import ParquetFormat
+from topo.connectors.secrets import masked_settings
+from topo.connectors.server_link import ServerLink
+from topo.connectors.staged_count import StagedCount
+from topo.connectors.staged_files import StagedFiles
+from topo.errors import ConfigError, StagedRowsLostError, TopoEnvironmentError, UserError
+from topo.extras import EXTRAS, pip_install
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from topo.connectors.delta.log import AddedFile, DeltaLog
+    from topo.connectors.delta.target_schema import PartitionKey
+
+
+class DeltaSink(TwoPhaseSink):
+    """Adds tuples to a Delta table, as rows of parquet files. Several tasks, topologies and other writers may add to one table.
+
+        builder.set_bolt("orders", DeltaSink("s3://bucket/orders", schema={"user": "string", "cents": "bigint"}))
+
+    | delivery | promise |
+    | --- | --- |
+    | `exactly_once` | each row once, in a version of the table, when its checkpoint is complete |
+    | `at_least_once` | no row is missing; some repeat after a recovery |
+    | `at_most_once` | rows can be missing |
+
+    With `exactly_once` each task adds one version for each checkpoint in which it had rows, together with a marker: the number of
+    its last transaction. A commit that is repeated, by any process, finds the marker and adds nothing. With the other modes a
+    batch is a version, when it has `roll_rows` or `roll_size`, or after `roll_interval`.
+
+    Until then the files are in the folder `.staged` of the table, which readers and VACUUM leave out.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        partition_by: str | Sequence[str] = (),
+        schema: pa.Schema | Mapping[str, Any] | None = None,
+        compression: Literal["gzip", "snappy", "zstd", "none"] | None = None,
+        roll_rows: int = 1_000_000,
+        roll_size: str | int = "128MiB",
+        roll_interval: str | timedelta | float = "5s",
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep where to write; nothing is opened yet.
+
+        Args:
+            url: folder of the table, or a URL that deltalake reaches: s3://, gs://, az://.
+            partition_by: columns that the table is partitioned by: strings, integers, booleans or dates. It takes a schema.
+            schema: types by column, such as {"user": "string", "cents": "bigint", "price": "decimal(10,2)"}, with the names that
+                Spark's SQL has; or a pyarrow.Schema. A missing table is made with it, and an existing table must have it.
+                None: the table exists, and its schema is taken.
+            compression: of the files; None: snappy.
+            roll_rows: the most rows of a file.
+            roll_size: about the most bytes of a file.
+            roll_interval: the longest that a tuple waits for others, but with `exactly_once`. At most half of `message_timeout`.
+            storage_options: of the store, by deltalake's names, such as {"AWS_REGION": "us-east-1"}.
+
+        Raises:
+            ConfigError: an argument cannot be used, or deltalake is not installed.
+        """
+        if roll_rows < 1:
+            raise ConfigError(f"roll_rows={roll_rows!r} must be at least 1")
+        super().__init__(max_batch=roll_rows, flush_interval=roll_interval)
+        if find_spec("deltalake") is None or find_spec("pyarrow") is None:
+            raise ConfigError(f"DeltaSink needs deltalake and pyarrow: {pip_install(EXTRAS['delta'])}")
+        from topo.connectors.delta.target_schema import checked_target
+
+        by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        if schema is None and by:
+            raise ConfigError(f"partition_by={by!r} needs schema=; without it the table exists, and has its own partitions")
+        self._declared = None if schema is None else checked_target(schema, by)
+        if compression not in (None, "gzip", "snappy", "zstd", "none"):
+            raise ConfigError(f"compression={compression!r} must be None, 'snappy', 'zstd', 'gzip' or 'none'")
+        options = dict(storage_options or {})
+        if any(not isinstance(value, str) for value in options.values()):
+            raise ConfigError("storage_options= must have texts as values, as deltalake takes them: 'true' and not True")
+        self._url, self._options, self._compression = url, options, compression
+        self._roll_rows, self._roll_size = roll_rows, parse_size(roll_size)
+        if self._roll_size < 1:
+            raise ConfigError(f"roll_size={roll_size!r} must be at least one byte")
+
+    def __repr__(self) -> str:
+        return f"DeltaSink({shown_url(self._url)!r}, {masked_settings(self._options)})"
+
+    def open(self, context: TaskContext) -> None:
+        """Open the table, or make it.
+
+        Raises:
+            ConfigError: the table is missing, or does not fit the schema; or `roll_interval` is too long for `message_timeout`.
+            TopoEnvironmentError: the store of the table is not reached.
+        """
+        from topo.connectors.delta.log import NO_NUMBER, DeltaLog
+        from topo.connectors.delta.target_schema import PartitionValues
+
+        check_batch_age(context, "DeltaSink", "roll_interval")
+        self.max_batch = batch_within_pending(context, self.max_batch, "roll_rows")
+        self._log: DeltaLog = DeltaLog(self._url, self._options)
+        target = self._log.open(self._declared)
+        self._partitions = PartitionValues(target)
+        self._format = ParquetFormat(target.in_files, self._compression)
+        report = self._report
+        self._files: StagedFiles[PartitionKey] = StagedFiles(
+            context,
+            self._url,
+            self._log.place(),
+            self._format,
+            roll_rows=self._roll_rows,
+            roll_size=self._roll_size,
+            report=report,
+        )
+        self._link = ServerLink(self._log, context, report, _is_unreachable)
+        self._writer = f"topo.{context.topology}.{context.component}.{context.task_index}"
+        self._number = NO_NUMBER
+        self._unsure: set[str] = set()
+        """First files of commits that ended with an error: the table may have them."""
+        self._clock, self._progress = context.clock, context.progress
+        metrics = context.metrics
+        self._rejected, self._staged_count = metrics.counter("rejected_rows"), StagedCount(metrics)
+        self._commit_ms = metrics.histogram("commit_ms")
+
+    def _report(self, error: BaseException) -> None:
+        self._collector.report_error(error)
+
+    # -- a transaction -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start with no files."""
+        self._files.begin()
+
+    def execute(self, tup: Tuple) -> None:
+        """Write the tuple; publish when a file has its size, which with `exactly_once` the checkpoint does."""
+        super().execute(tup)
+        if not self._is_staged and self._token is None and self._files.has_full:
+            self._publish_held()
+
+    def write(self, tup: Tuple) -> None:
+        """Add a row. Raises UserError for a tuple that the table does not take, and SinkBlockedError."""
+        record = tup.as_dict()
+        try:
+            partition = self._partitions.of(record, tup.component)
+            row = self._format.row(record, tup.component)
+        except UserError:
+            self._rejected.add()
+            raise
+        self._files.add(partition, row)
+
+    def pre_commit(self) -> Any:
+        """Make the files durable under their hidden names. The token: writer, number, and of each file all that the log needs."""
+        files = self._files.seal()
+        if not files:
+            return None
+        # Not before: the number is that of a transaction which has a token.
+        self._number += 1
+        self._staged_count.set(self._number, sum(file.rows for file in files))
+        return [self._writer, self._number, [[file.name, list(file.group), file.bytes, file.rows] for file in files]]
+
+    # -- its publication -----------------------------------------------------------------------------------------------------
+
+    def commit(self, token: Any) -> None:
+        """Give the files their own names, and add them to the table in one version, which has the marker."""
+        from topo.connectors.delta.log import AddedFile
+
+        writer, number, listed = token
+        files = [AddedFile(name, tuple(partition), size, count) for name, partition, size, count in listed]
+        began = self._clock()
+        try:
+            self._link.ask(self._commit_once, writer, number, files)
+        except Exception:
+            self._unsure.add(files[0].name)
+            raise
+        self._unsure.discard(files[0].name)
+        self._commit_ms.record((self._clock() - began) * 1000)
+        if writer == self._writer:
+            self._staged_count.set(number, 0)
+
+    def _commit_once(self, writer: str, number: int, files: Sequence[AddedFile]) -> None:
+        from topo.connectors.delta.log import CommitRefusedError
+
+        self._log.refresh()
+        if not self._is_done(writer, number, files):
+            found = [file for file in files if self._published(file)]
+            if len(found) < len(files):
+                self._lost([file for file in files if file not in found])
+            if found:
+                self._progress()
+                try:
+                    self._log.add(found, writer if self._is_staged else None, number)
+                except CommitRefusedError:
+                    self._log.refresh()
+                    # A former process may have finished this transaction at the same time.
+                    if not self._log.has([file.name for file in files]):
+                        raise
+        self._log.sync()
+
+    def _published(self, file: AddedFile) -> bool:
+        # Each request to a store may take its time, and there may be many.
+        self._progress()
+        return self._files.publish(file.name)
+
+    def _is_done(self, writer: str, number: int, files: Sequence[AddedFile]) -> bool:
+        """Whether the table has a transaction already."""
+        names = [file.name for file in files]
+        is_unsure = names[0] in self._unsure
+        if not self._is_staged:
+            return is_unsure and self._log.has(names)
+        if self._log.marker(writer) < number:
+            return False
+        # Files leave the staging folder before their version is added; but a power cut can bring their hidden names back.
+        if (is_unsure or any(map(self._files.is_staged, names))) and not self._log.has(names):
+            topology = writer.split(".")[1]
+            raise TopoEnvironmentError(
+                f"another process has added versions to {self._log} as writer {writer!r}, which is the name of this task: its "
+                f"staged rows would be taken for published. Two topologies must not both be called {topology!r}: submit one "
+                "under another name"
+            )
+        return True
+
+    def _lost(self, files: Sequence[AddedFile]) -> None:
+        error = StagedRowsLostError(
+            f"{', '.join(file.name for file in files)} with {sum(file.rows for file in files)} rows is neither staged nor "
+            f"published in {self._log}. Either somebody has removed it, or an earlier worker has written to another place."
+        )
+        if not self._is_staged:
+            raise error
+        self._report(error)
+
+    def publish(self) -> None:
+        """Publish a batch; one of which a file is gone is given up, so that its tuples fail."""
+        try:
+            super().publish()
+        except StagedRowsLostError:
+            self._token = None
+            raise
+
+    def abort(self, token: Any) -> None:
+        """Remove the files of a transaction; None: of the open one."""
+        if token is None:
+            self._files.discard()
+            return
+        for name, *_ in token[2]:
+            self._files.remove(name)
+        self._staged_count.set(token[1], 0)
+
+    def recover(self, tokens: Sequence[Any]) -> None:
+        """Publish what counts; remove the other staged files of this task, and of tasks that no longer exist."""
+        if self._is_staged:
+            super().recover(tokens)
+            self._log.refresh()
+            self._number = max(self._number, self._log.marker(self._writer))
+        self._files.clean()
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    return isinstance(error, TopoEnvironmentError) and not isinstance(error, StagedRowsLostError)

@@ -1,0 +1,1 @@
+"""Queues and exchanges of RabbitMQ as a source and as a target."""

@@ -1,0 +1,87 @@
+"""Where a RabbitMQ broker is, and its errors as those of topo. Without any I/O."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlsplit
+
+from topo.api.durations import duration_ms
+from topo.connectors.secrets import masked, secrets_of, without
+from topo.errors import ConfigError, TopoEnvironmentError
+from topo.extras import EXTRAS, pip_install
+
+_REFUSED, _NOT_FOUND = 403, 404
+
+
+class RabbitAddress:
+    """Where a broker is, and how to log in.
+
+    Args:
+        component: name of the class, for messages.
+        url: "amqp://user:password@host:port/vhost", "amqps://..." with TLS; more settings of pika in its query.
+        timeout: how long an answer may take before the broker counts as lost.
+        heartbeat: a broker that is silent for this time is given up.
+
+    Raises:
+        ConfigError: an argument cannot be used, or pika is missing.
+    """
+
+    def __init__(self, component: str, url: str, timeout: str, heartbeat: str) -> None:
+        if find_spec("pika") is None:
+            raise ConfigError(f"{component} needs pika: {pip_install(EXTRAS['rabbitmq'])}")
+        self.component, self.shown, self._url = component, masked(str(url)), str(url)
+        self._secrets = secrets_of({"url": self._url})
+        self.timeout_s, self.heartbeat_s = duration_ms(timeout) / 1000, duration_ms(heartbeat) // 1000
+        if self.timeout_s <= 0 or not 2 <= self.heartbeat_s <= 65_535:
+            raise ConfigError(f"{component}: timeout={timeout!r} must be above zero, and heartbeat={heartbeat!r} at least 2s")
+        if urlsplit(self._url).scheme not in ("amqp", "amqps"):
+            raise ConfigError(f"{component}: url={self.shown!r} must be amqp://user:password@host:port/vhost, or amqps://...")
+        self.parameters()
+
+    def __str__(self) -> str:
+        return f"RabbitMQ at {self.shown}"
+
+    def __repr__(self) -> str:
+        return f"RabbitAddress({self.shown!r})"
+
+    def parameters(self, name: str = "") -> Any:
+        """Return the parameters of a connection that the broker shows by a name.
+
+        Raises:
+            ConfigError: the URL has a setting that pika does not know.
+        """
+        import pika
+
+        try:
+            made: Any = pika.URLParameters(self._url)
+        except Exception as error:
+            raise ConfigError(f"{self.component}: url={self.shown!r}: {self.text_of(error)}") from None
+        made.heartbeat = self.heartbeat_s
+        made.connection_attempts = 1
+        made.socket_timeout = made.stack_timeout = self.timeout_s
+        made.client_properties = {"connection_name": name, "product": "topo"}
+        return made
+
+    def text_of(self, error: BaseException) -> str:
+        """Return an error as a text without secrets."""
+        return without(self._secrets, str(error) or repr(error))
+
+    def explained(self, error: BaseException, what: str) -> Exception:
+        """Return an error of a connection or channel with the way to mend it."""
+        text = self.text_of(error)
+        code = getattr(error, "reply_code", 0)
+        if code == _NOT_FOUND:
+            return ConfigError(f"{self.component}: {self} has no {what}: {text}; declare it, or correct the name")
+        if code == _REFUSED or "uthenticat" in text or "ACCESS_REFUSED" in text or "uthenticat" in type(error).__name__:
+            return ConfigError(
+                f"{self.component}: {self} refuses this user, or {what}: {text}; check user, password, virtual host and rights"
+            )
+        return TopoEnvironmentError(f"{self.component}: {self} is not reached, and it is tried again: {text}")
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Return whether a request may be repeated later: the broker was not reached, or was lost."""
+    from pika.exceptions import AMQPError
+
+    return isinstance(error, AMQPError | OSError | TimeoutError | TopoEnvironmentError)

@@ -1,0 +1,173 @@
+"""Messages on their way to an exchange, each with its confirm; calls block, on a loop that runs during them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from topo.connectors.rabbitmq.address import RabbitAddress
+from topo.connectors.rabbitmq.channel import RabbitChannel
+
+Answer = TypeVar("Answer")
+
+_SLICE_S = 0.1
+"""How often it is looked whether confirms still come."""
+
+
+class RoutedMessage(NamedTuple):
+    """A message: routing key, body, and the id that its reader may recognise it by."""
+
+    routing_key: str
+    body: bytes
+    id: str
+
+
+class Confirms:
+    """The messages of a batch whose confirms have not come.
+
+    Args:
+        messages: in the order of publication.
+        end: is set when all have come.
+
+    Attributes:
+        waiting: the places of messages without a confirm.
+        refused: why a message was not taken, by its place.
+    """
+
+    def __init__(self, messages: Sequence[RoutedMessage], end: asyncio.Future[None]) -> None:
+        self.messages, self.end = messages, end
+        self.waiting = dict.fromkeys(range(len(messages)))
+        self.refused: dict[int, str] = {}
+
+    def returned(self, routing_key: str, message_id: str, body: bytes, why: str) -> None:
+        """A message came back, before its confirm: no queue takes it."""
+        found = RoutedMessage(routing_key, body, message_id)
+        for place in self.waiting:
+            if place not in self.refused and self.messages[place] == found:
+                self.refused[place] = why
+                return
+
+    def confirmed(self, place: int, *, is_multiple: bool, is_taken: bool) -> None:
+        """A confirm has come: of one message, or of all that wait up to it."""
+        for one in [one for one in self.waiting if one <= place] if is_multiple else [place]:
+            if one in self.waiting:
+                del self.waiting[one]
+                if not is_taken:
+                    self.refused[one] = "the broker has not taken it"
+        if not self.waiting and not self.end.done():
+            self.end.set_result(None)
+
+
+class RabbitPublisher:
+    """A channel with confirms. When it was lost, or idle for long, the next call opens another.
+
+    Args:
+        address: of the broker.
+        exchange: "" for the default one, whose routing keys are names of queues.
+        content_type: of the messages; None: none.
+        name: of the connection.
+    """
+
+    def __init__(self, address: RabbitAddress, exchange: str, content_type: str | None, name: str) -> None:
+        self._address, self._exchange, self._content_type, self._name = address, exchange, content_type, name
+        self._loop = asyncio.new_event_loop()
+        self._connection: RabbitChannel | None = None
+        self._batch = Confirms((), self._loop.create_future())
+        self._first_tag = 1
+        """That of the batch's first message, on this channel."""
+        self._used_s = 0.0
+        self._blocked = ""
+
+    def check(self) -> None:
+        """Connect, and look the exchange up.
+
+        Raises:
+            ConfigError: the broker refuses this user, or has no such exchange.
+            TopoEnvironmentError: it is not reached.
+        """
+        self._run(self._open())
+
+    def publish(self, messages: Sequence[RoutedMessage]) -> dict[int, str]:
+        """Publish messages in their order, and wait for their confirms.
+
+        Returns:
+            Why a message was not taken, by its place.
+
+        Raises:
+            ConfigError: there is no such exchange any more, or no right to write to it.
+            TopoEnvironmentError: a confirm has not come; the broker may have the message all the same.
+        """
+        return self._run(self._publish(messages))
+
+    def close(self) -> None:
+        """Close the connection and the loop. It may be called again."""
+        if not self._loop.is_closed():
+            self._loop.run_until_complete(self._drop())
+            self._loop.close()
+
+    def _run(self, action: Coroutine[Any, Any, Answer]) -> Answer:
+        try:
+            return self._loop.run_until_complete(action)
+        except Exception as error:
+            self._loop.run_until_complete(self._drop())
+            raise self._address.explained(error, f"exchange {self._exchange!r}") from None
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _open(self) -> RabbitChannel:
+        # Between calls heartbeats have no answer: the broker closes a connection after two of them.
+        is_stale = self._loop.time() - self._used_s > self._address.heartbeat_s / 2
+        if self._connection is not None and not self._connection.lost.done() and not is_stale:
+            return self._connection
+        await self._drop()
+        self._connection = connection = RabbitChannel(self._address, self._name)
+        await connection.open()
+        channel = connection.channel
+        connection.on_blocked(self._on_blocked)
+        if self._exchange:
+            await connection.done(lambda ready: channel.exchange_declare(self._exchange, passive=True, callback=ready))
+        channel.add_on_return_callback(self._on_return)
+        await connection.done(lambda ready: channel.confirm_delivery(self._on_confirm, callback=ready))
+        self._first_tag, self._batch, self._blocked = 1, Confirms((), self._loop.create_future()), ""
+        self._used_s = self._loop.time()
+        return connection
+
+    def _on_blocked(self, reason: str) -> None:
+        self._blocked = reason
+
+    def _on_return(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        why = f"no queue takes routing key {method.routing_key!r}: {method.reply_text}"
+        self._batch.returned(method.routing_key, properties.message_id, body, why)
+
+    def _on_confirm(self, frame: Any) -> None:
+        method = frame.method
+        place = method.delivery_tag - self._first_tag
+        self._batch.confirmed(place, is_multiple=method.multiple, is_taken=method.NAME == "Basic.Ack")
+
+    async def _publish(self, messages: Sequence[RoutedMessage]) -> dict[int, str]:
+        from pika import BasicProperties, DeliveryMode
+
+        connection = await self._open()
+        self._first_tag += len(self._batch.messages)
+        batch = self._batch = Confirms(messages, self._loop.create_future())
+        for message in messages:
+            properties = BasicProperties(
+                message_id=message.id, delivery_mode=DeliveryMode.Persistent, content_type=self._content_type
+            )
+            connection.channel.basic_publish(self._exchange, message.routing_key, message.body, properties, mandatory=True)
+        left, until = len(batch.waiting), self._loop.time() + self._address.timeout_s
+        while batch.waiting:
+            await connection.wait_for(batch.end, _SLICE_S)
+            if len(batch.waiting) < left:
+                left, until = len(batch.waiting), self._loop.time() + self._address.timeout_s
+            elif connection.lost.done():
+                raise connection.lost.result()
+            elif self._loop.time() > until:
+                why = f"; the broker takes no messages: {self._blocked}" if self._blocked else ""
+                raise TimeoutError(f"{left} messages were not confirmed within {self._address.timeout_s:g} s{why}")
+        self._used_s = self._loop.time()
+        return batch.refused
