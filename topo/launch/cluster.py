@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from topo.errors import UserError
 from topo.launch.launchers import launcher_of
@@ -12,13 +13,15 @@ from topo.launch.leftovers import end_leftovers
 from topo.launch.request import RunRequest
 from topo.launch.running import RunningTopology, is_done, start_master
 from topo.launch.signals import ending_on_signals
-from topo.launch.submission import new_job, note_resumed, open_home, reset_run, stored_job
+from topo.launch.spares import EarlySpares
+from topo.launch.submission import load_submitted, new_job, note_resumed, open_home, reset_run, stored_job
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome
 from topo.master_process.restore_point import Start
 from topo.master_process.shell import MasterShell
 from topo.observability.status import StatusReport
 from topo.storage.state_folder import TopologyFolder, TopologyIsRunning
+from topo.user_code.load import load_topology
 
 ANSWER_S = 2.0
 """How long a master that runs may take to answer."""
@@ -37,10 +40,14 @@ def run_foreground(
     on_progress: Callable[[StatusReport], None] | None = None,
     on_incident: Callable[[RecordError], None] | None = None,
     on_start: Callable[[TopologyFolder, Start], None] | None = None,
+    early: EarlySpares | None = None,
 ) -> Outcome:
     """Run a topology in worker processes and wait until it has ended; its master runs in this thread, the main one.
 
     The first Ctrl-C or SIGTERM drains it, the second kills it. The workers end with this process, however it ends.
+
+    Args:
+        early: spares for workers of this machine.
 
     Raises:
         AlreadyDone: with `resume`, the last run has processed all its input.
@@ -52,7 +59,10 @@ def run_foreground(
     with job.folder.lock():
         end_leftovers(job.folder)
         job.folder.summary.unlink(missing_ok=True)
-        with ending_on_signals(job.plan.config.drain_timeout_s) as asked, launcher_of(job, lambda: bool(asked)) as launcher:
+        with (
+            ending_on_signals(job.plan.config.drain_timeout_s) as asked,
+            launcher_of(job, lambda: bool(asked), early) as launcher,
+        ):
             master = MasterShell(job, launcher, on_progress, on_incident, asked)
             if on_start is not None:
                 on_start(job.folder, master.start)
@@ -71,6 +81,40 @@ def submit_background(request: RunRequest) -> RunningTopology:
     if request.resume and is_done(job.folder):
         return RunningTopology(job.folder)
     return start_master(job.folder, attached=request.foreground)
+
+
+def resume_with_code(name: str, code: str, home: Path | None = None) -> RunningTopology:
+    """Continue a topology with other code, and the parameters, settings and numbers of tasks of its last start.
+
+    With checkpoints it continues from the last one; else spouts continue behind their stored positions. A topology that `is_done`
+    is left as it is.
+
+    Args:
+        code: a reference to the topology, as for a submit.
+
+    Raises:
+        NotFoundError: no topology of that name is known.
+        TopologyIsRunning: it has a master.
+        TopoError: the code is wrong, or the state does not fit it; nothing was changed.
+    """
+    folder = open_home(home).find(name)
+    folder.lock().release()
+    if is_done(folder):
+        return RunningTopology(folder)
+    last = load_submitted(folder)
+    components = {spec.id for spec in load_topology(code, last.parameters).topology.components}
+    request = RunRequest(
+        topology=code,
+        name=folder.name,
+        parameters=last.parameters,
+        settings=last.settings,
+        home=home,
+        cluster=last.spark,
+        parallelism={component: tasks for component, tasks in last.parallelism.items() if component in components},
+        py_files=last.py_files,
+        resume=True,
+    )
+    return submit_background(request)
 
 
 def resume_background(name: str, home: Path | None = None, *, from_beginning: bool = False) -> RunningTopology:

@@ -6,23 +6,25 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from topo.launch.local import LocalLauncher
+from topo.launch.spares import EarlySpares
 from topo.master_process.job import Job
 from topo.master_process.launcher import Launcher
 
 
 @contextlib.contextmanager
-def launcher_of(job: Job, is_asked: Callable[[], bool]) -> Iterator[Launcher]:
+def launcher_of(job: Job, is_asked: Callable[[], bool], early: EarlySpares | None = None) -> Iterator[Launcher]:
     """Make a job's launcher: of this machine, or of the Spark cluster that was named when it was submitted.
 
     Args:
         is_asked: whether the topology is asked to end; the launcher stops waiting then.
+        early: spares for workers of this machine.
 
     Raises:
         TopoError: the cluster cannot run it.
     """
     cluster = job.submitted.spark
     if cluster is None:
-        yield LocalLauncher(job.folder, spares=job.plan.config.spare_workers)
+        yield LocalLauncher(job.folder, spares=job.plan.config.spare_workers, early=early)
         return
     # PySpark is an extra.
     from topo.launch.spark.launcher import open_spark

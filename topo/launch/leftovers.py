@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topo.errors import NotFoundError
-from topo.launch.local import WORKER_MODULE
+from topo.launch.worker_command import WORKER_MODULE
 from topo.storage.state_folder import StateFolder, TopologyFolder, remove_socket_folder
 
 if TYPE_CHECKING:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +13,15 @@ from pathlib import Path
 from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
 from topo.launch.exits import count_oom_kills, describe_exit, tail_of
-from topo.launch.spares import Spares
+from topo.launch.spares import EarlySpares, Spares
+from topo.launch.worker_command import WORKER_COMMAND, worker_environment
 from topo.master.links import WorkerEnd
 from topo.master_process.launcher import spec_path
 from topo.storage.state_folder import TopologyFolder
 from topo.worker.spec import WorkerSpec
 
-WORKER_MODULE = "topo.worker.process"
-WORKER_COMMAND = (sys.executable, "-P", "-m", WORKER_MODULE)
-"""What a worker runs, before the path of its start file. `-P` keeps the working folder from shadowing installed packages."""
-
 _MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _REAP_S = 5.0
-_SECRET_WORDS = ("KEY", "PASSWORD", "SECRET", "TOKEN")
 
 
 @dataclass(slots=True)
@@ -45,15 +39,22 @@ class LocalLauncher:
     Start workers from the main thread: Linux ends a worker that asked to die with its parent when the *thread* that started
     it ends.
 
-    A worker is made of a spare, where one is ready: a process that has imported topo.
+    A worker is made of a spare, where there is one: a process that has imported topo, or does so. `early` are spares that were
+    started before the launcher, which ends them like its own.
 
     What a worker or its libraries write past Python's streams goes to `logs/worker-N.out`, kept within bounds at each start.
     """
 
-    def __init__(self, folder: TopologyFolder, command: Sequence[str] = WORKER_COMMAND, spares: int = 0) -> None:
+    def __init__(
+        self,
+        folder: TopologyFolder,
+        command: Sequence[str] = WORKER_COMMAND,
+        spares: int = 0,
+        early: EarlySpares | None = None,
+    ) -> None:
         self._folder = folder
         self._command = list(command)
-        self._spares = Spares(command, folder.workers, spares, lambda: worker_environment(os.environ))
+        self._spares = Spares(command, folder.workers, spares, early=early)
         self._children: dict[tuple[WorkerId, Incarnation], _Child] = {}
 
     def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
@@ -126,24 +127,6 @@ class LocalLauncher:
     def _describe(self, child: _Child) -> str:
         oom_killed = count_oom_kills() > child.oom_kills
         return describe_exit(child.process.returncode, tail_of(child.output, child.output_begin), oom_killed)
-
-
-def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment that a worker gets: without topo's secrets, with topo importable and crashes reported with their line.
-
-    Variables that are not topo's own are left alone: user code may need them.
-    """
-    kept = {
-        name: value
-        for name, value in environment.items()
-        if not (name.startswith("TOPO_") and any(word in name for word in _SECRET_WORDS))
-    }
-    source = str(Path(__file__).parents[2])
-    if source not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
-        present = kept.get("PYTHONPATH", "")
-        kept["PYTHONPATH"] = f"{present}{os.pathsep}{source}" if present else source
-    kept.setdefault("PYTHONFAULTHANDLER", "1")
-    return kept
 
 
 def _bound(output: Path) -> int:

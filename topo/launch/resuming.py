@@ -103,6 +103,9 @@ def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: Physi
         if known is not None and known.state == last.component(task.component).state == BY_PARTITION:
             by_partition.setdefault(task.component, []).append(row)
             continue
+        was = last.component(task.component).state
+        if known is not None and any(row) and known.state != was:
+            raise UserError(f"spout {task.component!r} has stored {was} and now keeps {known.state}; {fresh}")
         if len(tasks) != len(last.tasks_of(task.component)):
             raise UserError(
                 f"spout {task.component!r} had {len(last.tasks_of(task.component))} tasks with a position each, and now has "

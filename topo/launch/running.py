@@ -13,7 +13,7 @@ from typing import Any
 
 from topo.errors import TopoEnvironmentError, UserError
 from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
-from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, take_savepoint
+from topo.launch.savepoints import SAVEPOINT_S, end_with_drain, end_with_savepoint, take_savepoint
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
 from topo.observability.status import StatusReport
@@ -22,9 +22,7 @@ from topo.storage.submitted import SubmittedTopology, checkpoints_of
 
 _POLL_S = 0.02
 MASTER_S = 30.0
-"""How long a master may take to come up."""
-MASTER_ON_SPARK_S = 300.0
-"""How long, with a JVM to start, executors to wait for, and agents to come up. The master ends when one of them does not."""
+"""How long a master may take to come up. On Spark, which may let it wait in a queue, it ends itself when it takes too long."""
 
 
 class RunningTopology:
@@ -34,17 +32,17 @@ class RunningTopology:
         self.folder = folder
         self.name = folder.name
         self._process = process
-        self._client = Client(folder.name, folder.path.parent.parent)
+        self._client = Client.of(folder)
 
-    def wait_for_master(self, timeout_s: float = MASTER_S) -> None:
-        """Wait until the master answers, or has ended.
+    def wait_for_master(self, timeout_s: float | None = MASTER_S) -> None:
+        """Wait until the master answers, or has ended; for as long as that takes where `timeout_s` is None.
 
         Raises:
             TopologyIsRunning: somebody else has started one of that name at the same moment.
             TopoEnvironmentError: it ended without a word, or did not come up in time.
         """
-        until = time.monotonic() + timeout_s
-        while time.monotonic() < until:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while until is None or time.monotonic() < until:
             if self.folder.summary.exists():
                 return
             with contextlib.suppress(Unreachable, AnswerTimeout):
@@ -169,22 +167,29 @@ class RunningTopology:
         """Take a savepoint, wait until it is written, and return where it is. The topology keeps running. Raises as `kill`."""
         return take_savepoint(self.folder, str(place), timeout_s)
 
-    def rebalance(self, parallelism: Mapping[str, int], timeout_s: float = SAVEPOINT_S) -> Rebalancing:
-        """Give components other numbers of tasks: end with a savepoint, and begin again from it.
+    def rebalance(
+        self, parallelism: Mapping[str, int], timeout_s: float = SAVEPOINT_S, *, workers: int | None = None
+    ) -> Rebalancing:
+        """Give components other numbers of tasks, or the topology another number of workers: end it, and begin again.
 
-        Nothing happens when the components have as many tasks already.
+        With checkpoints it begins from a savepoint; else it drains, and spouts continue behind their stored positions. Nothing
+        happens when the numbers are so already.
 
         Raises:
             NotFoundError: there is no such component.
             UserError: it cannot be done, and the topology runs unchanged.
             AnswerTimeout, TopoEnvironmentError: as `kill`.
         """
-        change = rebalancing_of(self.folder, parallelism)
+        change = rebalancing_of(self.folder, parallelism, workers)
         attached = self._process is not None and change.was_foreground
         if change.was_foreground and not attached:
             raise UserError(f"{self.name} runs in the foreground of another process; end it with Ctrl-C and use `topo submit`")
-        if change.moves:
-            place = end_with_savepoint(self.folder, "", timeout_s)
+        if change.changes_something:
+            place = ""
+            if change.takes_savepoint:
+                place = end_with_savepoint(self.folder, "", timeout_s)
+            else:
+                end_with_drain(self.folder, timeout_s)
             if self._process is not None:
                 self._process.wait()
             write_down(self.folder, change, place)
@@ -216,7 +221,7 @@ def start_master(folder: TopologyFolder, *, attached: bool) -> RunningTopology:
     except OSError as error:
         raise TopoEnvironmentError(f"cannot start the master: {error}") from error
     running = RunningTopology(folder, process)
-    running.wait_for_master(MASTER_S if submitted.spark is None else MASTER_ON_SPARK_S)
+    running.wait_for_master(MASTER_S if submitted.spark is None else None)
     return running
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.errors import TopoEnvironmentError
+from topo.master.outcome import OutcomeKind
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
 from topo.observability.status import StatusReport
 from topo.storage.state_folder import TopologyFolder
@@ -34,7 +35,7 @@ def take_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = S
         AnswerTimeout: the savepoint was not there in time.
         TopoEnvironmentError: it was not written; the message has the reason.
     """
-    client = _client(folder)
+    client = Client.of(folder)
     place = place_of(folder, given)
     client.request("savepoint", folder=place)
     until = time.monotonic() + timeout_s
@@ -63,18 +64,40 @@ def end_with_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float
         TopoEnvironmentError: the savepoint was not written, and the topology has ended; the message has the reason.
     """
     place = place_of(folder, given)
-    _client(folder).request("drain", within_s=timeout_s, savepoint=place)
+    Client.of(folder).request("drain", within_s=timeout_s, savepoint=place)
     # The drain is over in time; then components close.
-    until = time.monotonic() + 2 * timeout_s
+    wait_until_ended(folder, 2 * timeout_s)
+    return _written(folder, place, folder.last_summary())
+
+
+def end_with_drain(folder: TopologyFolder, timeout_s: float = SAVEPOINT_S) -> None:
+    """Let the tuples in flight finish, for at most that time, and end the topology.
+
+    Messages that are not done then lie behind the stored positions, and are read again.
+
+    Raises:
+        Unreachable: it does not run.
+        AnswerTimeout: it has not ended in time.
+        TopoEnvironmentError: it has ended otherwise, such as by the end of its sources.
+    """
+    Client.of(folder).request("drain", within_s=timeout_s)
+    # The drain is over in time; then components close.
+    wait_until_ended(folder, 2 * timeout_s)
+    ending = (folder.last_summary() or {}).get("outcome") or {"kind": "lost", "reason": "the master is gone"}
+    if ending["kind"] not in (OutcomeKind.DRAINED.value, OutcomeKind.CUT_SHORT.value):
+        raise TopoEnvironmentError(
+            f"{folder.name} has ended meanwhile ({ending['reason']}), so it was not started again; `topo resume {folder.name}` "
+            "continues it unchanged"
+        )
+
+
+def wait_until_ended(folder: TopologyFolder, timeout_s: float) -> None:
+    """Wait until no master runs the topology. Raises AnswerTimeout."""
+    until = time.monotonic() + timeout_s
     while folder.is_running():
         if time.monotonic() >= until:
             raise AnswerTimeout(f"{folder.name} is still ending; `topo status {folder.name}` shows the reason")
         time.sleep(_LOOK_S)
-    return _written(folder, place, folder.last_summary())
-
-
-def _client(folder: TopologyFolder) -> Client:
-    return Client(folder.name, folder.path.parents[1])
 
 
 def _written(folder: TopologyFolder, place: str, status: StatusReport | None) -> str:

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -52,8 +52,9 @@ def new_job(request: RunRequest) -> Job:
         TopologyIsRunning: one of that name runs already.
     """
     topology, cluster, settings, start_from = request.topology, request.cluster, request.settings, request.start_from
+    held: Iterable[tuple[str, object]] = ()
     if isinstance(topology, TopologySource):
-        topology = topology.build()
+        held, topology = topology.held_values(), topology.build()
     py_files = [*request.py_files, *(cluster.py_files if cluster is not None else ())]
     for name_of_file in py_files:
         check_importable(Path(name_of_file))
@@ -71,7 +72,11 @@ def new_job(request: RunRequest) -> Job:
     with folder.lock() as lock, _removed_unless_submitted(folder, lock):
         # A submit that was refused at the same moment may have removed them.
         folder.make_parts()
-        copy = pickle_topology(original, folder.code) if reference is None else copy_code(reference, folder.code, given.imported)
+        copy = (
+            pickle_topology(original, folder.code, held)
+            if reference is None
+            else copy_code(reference, folder.code, given.imported)
+        )
         py_files = copy_py_files(py_files, folder.code)
         search_py_files(py_files)
         parameters = json.loads(json.dumps(dict(request.parameters), default=str))
@@ -202,7 +207,7 @@ def _removed_unless_submitted(folder: TopologyFolder, lock: TopologyLock) -> Ite
 def _forget(folder: TopologyFolder, kept_checkpoints: Sequence[str]) -> None:
     """Remove what earlier runs under this name have left, except for the master's record and some checkpoints."""
     of_users = (folder.errors, folder.older_errors, folder.history, folder.older_history, folder.summary)
-    for path in (folder.positions, folder.dead_letters, *of_users):
+    for path in (folder.positions, folder.dead_letters, folder.replays, *of_users):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
     _remove_checkpoints(folder, kept_checkpoints)
@@ -227,6 +232,7 @@ def reset_run(
     start_from: str = "",
     parallelism: Mapping[str, int] | None = None,
     plan: PhysicalPlan | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> None:
     """Have the next master of a topology start from the beginning, or from a savepoint.
 
@@ -235,6 +241,7 @@ def reset_run(
     Args:
         parallelism: tasks by component from now on; None: as before.
         plan: that goes with it.
+        settings: from now on; None: as before.
     """
     submitted = SubmittedTopology.read(folder)
     with folder.lock():
@@ -245,6 +252,8 @@ def reset_run(
         submitted = replace(submitted, run_ms=now_ms, start_from=start_from, drop_state=[], otherwise=otherwise)
         if parallelism is not None and plan is not None:
             submitted = replace(submitted, parallelism=dict(parallelism), plan=plan)
+        if settings is not None:
+            submitted = replace(submitted, settings=dict(settings))
         submitted.save(folder)
         if start_from:
             _remove_checkpoints(folder, (start_from,))

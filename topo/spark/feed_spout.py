@@ -34,6 +34,8 @@ class FeedSpout(RetryingSpout):
     chunks may repeat.
     """
 
+    is_endless = True
+
     def __init__(
         self,
         fields: Sequence[str],

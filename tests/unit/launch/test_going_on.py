@@ -72,6 +72,19 @@ def test_positions_of_tasks_that_are_no_more_are_not_given_to_others(
     assert positions(folder) == dict.fromkeys(before.tasks_of("b"), b"1")
 
 
+def test_a_position_of_another_kind_is_not_given_to_a_spout_with_partitions(folder: TopologyFolder) -> None:
+    before = plan(("a", 1))
+    (task,) = before.tasks_of("a")
+    store(folder, before, {task: b"1"})
+    builder = TopologyBuilder("flow").config(delivery="at_least_once")
+    builder.set_spout("a", MemorySpout(MemoryPartitions({"p": [1]})))
+    builder.set_bolt("pass", Pass()).shuffle_grouping("a")
+
+    with pytest.raises(UserError, match=r"spout 'a' has stored a position and now keeps positions by partition; .*the beginning"):
+        go_on_from_positions(folder, before, physical_plan(builder.build()))
+    assert positions(folder) == {task: b"1"}
+
+
 def test_another_mode_of_delivery_does_not_go_on(folder: TopologyFolder) -> None:
     store(folder, plan(("a", 1)), {1: b"1"})
 

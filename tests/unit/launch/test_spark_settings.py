@@ -25,6 +25,12 @@ def test_where_executors_are_containers_their_number_is_asked_for() -> None:
     assert "spark.cores.max" not in settings("yarn")
 
 
+def test_lost_executors_end_no_application_in_containers() -> None:
+    assert settings("yarn")["spark.executor.maxNumFailures"] == "1000000"
+    assert settings("yarn", spark_executor_maxNumFailures="9")["spark.executor.maxNumFailures"] == "9"
+    assert "spark.executor.maxNumFailures" not in settings()
+
+
 def test_a_killed_agent_is_tried_again_for_ever() -> None:
     assert settings()["spark.task.maxFailures"] == "1000000"
 
@@ -70,3 +76,10 @@ def test_a_cluster_that_gives_nothing_is_told_after_a_while() -> None:
     assert not slots.is_over(0, 29.0)
     with pytest.raises(UserError, match="gives it none"):
         slots.is_over(0, 30.0)
+
+
+def test_too_few_containers_are_told_with_what_gives_more() -> None:
+    slots = SlotWatch("t", "yarn", needed=4, limit_s=30.0, now=0.0)
+    slots.is_over(3, 5.0)
+    with pytest.raises(UserError, match="have the queue or namespace give more"):
+        slots.is_over(3, 13.0)

@@ -35,6 +35,18 @@ _DEFAULTS = {
     "spark.scheduler.minRegisteredResourcesRatio": "0",
 }
 
+_OF_CONTAINERS = {
+    # Spark ends an application that has lost twice as many executors as it has, in all its life.
+    "spark.executor.maxNumFailures": "1000000",
+    # As YARN does one whose ApplicationMaster was lost twice.
+    "spark.yarn.am.attemptFailuresValidityInterval": "1h",
+}
+
+
+def are_containers(master: str) -> bool:
+    """Whether executors of this master are containers, which come one by one and may be killed for their memory."""
+    return master.startswith(("yarn", "k8s://"))
+
 
 def check_conf(conf: Mapping[str, str]) -> None:
     """Refuse settings under which a topology could not run.
@@ -67,10 +79,11 @@ def spark_settings(cluster: SparkCluster, topology: str, slots: int, address: st
         "spark.driver.bindAddress": address,
         **_DEFAULTS,
     }
-    if cluster.master.startswith(("yarn", "k8s://")):
+    if are_containers(cluster.master):
         per_executor = int(cluster.conf.get("spark.executor.cores", "1"))
         settings["spark.executor.cores"] = str(per_executor)
         settings["spark.executor.instances"] = str(-(-cores // per_executor))
+        settings |= _OF_CONTAINERS
     else:
         settings["spark.cores.max"] = str(cores)
     return {**settings, **cluster.conf, **_FIXED}
@@ -113,7 +126,10 @@ class SlotWatch:
                 "cores taken, has none of its workers the memory that spark.executor.memory asks for, or can its hosts not "
                 "reach this machine (spark.driver.host)?"
             )
+        more = "add Spark workers, or raise spark.cores.max"
+        if are_containers(self._master):
+            more = "or have the queue or namespace give more: executors ask for spark.executor.memory and its memoryOverhead"
         raise UserError(
             f"topology {self._topology} needs {self._needed} worker slots; Spark at {self._master} offers {offered}. "
-            "Lower --workers or --slots, add Spark workers, or raise spark.cores.max"
+            f"Lower --workers or --slots, {more}"
         )

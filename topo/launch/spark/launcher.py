@@ -69,7 +69,7 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="topo-ship-")))
         shipped = [importable_file(Path(name), place) for name in cluster.py_files]
-        context = stack.enter_context(spark_application(settings, cluster.master, log))
+        context = stack.enter_context(spark_application(settings, cluster.master, log, is_asked))
         _LOG.info("Spark application %s is open at %s", context.applicationId, cluster.master)
         for path in shipped:
             context.addPyFile(str(path))
@@ -77,7 +77,7 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
         stack.callback(link.close, 0.2)
         wait_for_slots(context, cluster, job.folder.name, slots, is_asked)
         _LOG.info("its executors offer the %s slots that are needed", slots)
-        findings = probe(context, link, slots, is_asked)
+        findings = probe(context, link, slots, is_asked, max(PROBE_S, job.plan.config.start_timeout_s))
         _LOG.info("its hosts can run the topology: %s", ", ".join(sorted({found["host"] for found in findings})))
         if any(found["topo"] != topo_digest() for found in findings):
             _LOG.info("hosts lack this version of topo: it is shipped")
@@ -93,7 +93,7 @@ def open_spark(job: Job, cluster: SparkCluster, is_asked: Callable[[], bool]) ->
         yield launcher
 
 
-def probe(context: Any, link: AgentLink, slots: int, is_asked: Callable[[], bool]) -> list[HostFinding]:
+def probe(context: Any, link: AgentLink, slots: int, is_asked: Callable[[], bool], limit_s: float = PROBE_S) -> list[HostFinding]:
     """Run the probe in every slot, and return its findings; nothing when the end is requested meanwhile.
 
     It is a barrier job: the first task that fails ends it, with its reason, whereas an agent's job is tried again for as long as
@@ -114,12 +114,13 @@ def probe(context: Any, link: AgentLink, slots: int, is_asked: Callable[[], bool
             answer.put(error)
 
     _spark_thread(context, f"probe of {slots} slots", "topo/probe", run)
-    until = time.monotonic() + PROBE_S
+    until = time.monotonic() + limit_s
     while answer.empty():
         if is_asked():
             return []
         if time.monotonic() >= until:
-            raise UserError(f"no host of the cluster has run a Python task within {PROBE_S:g} s; see the executors' logs")
+            why = f"no host of the cluster has run a Python task within {limit_s:g} s"
+            raise UserError(f"{why}; see the executors' logs, or raise start_timeout")
         for identity, _ in link.receive():
             link.send(identity, b"")
         time.sleep(_LOOK_S / 5)
