@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from topo_cli.options import DEADLINE_S, examples, name_argument, reading_options
-
-if TYPE_CHECKING:
-    from topo.storage.checkpoint_store import StoredCheckpoint
-    from topo.storage.state_folder import TopologyFolder
 
 
 @click.command(epilog=examples("topo checkpoints flights", "topo checkpoints flights --json | jq '.checkpoints[-1]'"))
@@ -24,18 +19,15 @@ def command(name: str, home: Path, as_json: bool) -> None:
 
     Took is the time from the first barrier until all was stored; aligned and paused are those of the slowest task.
     """
-    from topo.storage.checkpoint_store import open_store
-    from topo.storage.submitted import checkpoints_of
+    from topo.operate.checkpoint_rows import checkpoint_report
+    from topo.operate.topology_index import find_topology
     from topo_cli.output import print_json, talk
-    from topo_cli.topology_index import find_topology
 
     folder = find_topology(name, home)
-    place = checkpoints_of(folder)
-    stored = open_store(place, folder.name).checkpoints() if place else []
-    status = _status(folder)
-    rows = merged(stored, status.get("latest", ()))
+    report = checkpoint_report(folder, DEADLINE_S)
+    place, rows = report["folder"], report["checkpoints"]
     if as_json:
-        print_json({"topology": folder.name, "folder": place, "checkpoints": rows, "status": status or None})
+        print_json(report)
     elif not place:
         talk(f"{folder.name} takes no checkpoints; run it with -s delivery=exactly_once")
     elif not rows:
@@ -43,52 +35,6 @@ def command(name: str, home: Path, as_json: bool) -> None:
     else:
         _print(rows)
         talk(f"they are in {place}; topo state show PATH shows the content of one")
-
-
-def merged(stored: Iterable[StoredCheckpoint], reported: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row by number for each checkpoint that is stored, or that the master reported as failed or aborted."""
-    rows: dict[int, dict[str, Any]] = {}
-    for row in reported:
-        if row["state"] != "complete":
-            rows[row["checkpoint"]] = {**_NOTHING, **{key: row[key] for key in ("checkpoint", "state", "duration_s", "why")}}
-    for one in stored:
-        if one.manifest is None:
-            rows[one.checkpoint] = {**_NOTHING, "checkpoint": one.checkpoint, "state": "damaged", "why": one.problem}
-            continue
-        figures = one.manifest.figures
-        rows[one.checkpoint] = {
-            "checkpoint": one.checkpoint,
-            "state": "savepoint" if one.manifest.is_savepoint else "complete",
-            "created_ms": one.manifest.created_ms,
-            "bytes": figures.bytes,
-            "duration_s": figures.duration_ms / 1000,
-            "alignment_s": figures.alignment_ms / 1000,
-            "pause_s": figures.pause_ms / 1000,
-            "parts": len(one.manifest.parts),
-            "why": "",
-        }
-    return [rows[number] for number in sorted(rows)]
-
-
-_NOTHING: dict[str, Any] = {
-    "created_ms": None,
-    "bytes": None,
-    "duration_s": None,
-    "alignment_s": None,
-    "pause_s": None,
-    "parts": None,
-}
-
-
-def _status(folder: TopologyFolder) -> dict[str, Any]:
-    """Return the master's last report of checkpoints; empty when neither the master nor its summary can be read."""
-    from topo.errors import TopoError
-    from topo_cli.topology_index import current_status
-
-    try:
-        return current_status(folder, DEADLINE_S).get("checkpoints") or {}
-    except TopoError:
-        return {}
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`topo dead-letters`: the messages that were given up."""
+"""`topo dead-letters`: the messages that were given up, and how to emit them again."""
 
 from __future__ import annotations
 
@@ -7,23 +7,42 @@ from typing import Any
 
 import click
 
-from topo_cli.options import examples, name_argument, reading_options
+from topo_cli.options import deadline_option, examples, home_option, json_option, name_argument, reading_options
 
 
-@click.command(epilog=examples("topo dead-letters enrichment", "topo dead-letters enrichment --json | jq '.[].values'"))
+class _ShownByDefault(click.Group):
+    """A group whose `show` needs no name: `topo dead-letters NAME`."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_option = bool(args) and args[0].startswith("-") and args[0] not in ctx.help_option_names
+        return super().parse_args(ctx, ["show", *args] if is_option else args)
+
+
+@click.group(cls=_ShownByDefault, epilog=examples("topo dead-letters enrichment", "topo dead-letters replay enrichment --all"))
+def command() -> None:
+    """Show the messages of a topology that were given up, or emit them again. Without `show` or `replay` it shows them."""
+
+
+@command.command(epilog=examples("topo dead-letters enrichment", "topo dead-letters enrichment --json | jq '.[].values'"))
 @name_argument
 @click.option(
     "-n", "--number", type=click.IntRange(min=1), default=20, show_default=True, help="How many, the latest; JSON has all."
 )
 @reading_options
-def command(name: str, number: int, home: Path, as_json: bool) -> None:
-    """Show the messages of topology NAME that failed as often as `attempts` allows, and were stored and given up."""
-    from topo.storage.state_folder import read_json_lines
+def show(name: str, number: int, home: Path, as_json: bool) -> None:
+    """Show the messages of topology NAME that failed as often as `attempts` allows, and were stored and given up.
+
+    `id` is what `topo dead-letters replay` takes; `replay` is when a dead letter was emitted again, and the result.
+    """
+    from topo.operate.dead_letter_rows import dead_letter_rows
+    from topo.operate.topology_index import find_topology
     from topo_cli.output import print_json, talk
-    from topo_cli.topology_index import find_topology
 
     folder = find_topology(name, home)
-    rows = read_json_lines(folder.dead_letters)
+    rows = dead_letter_rows(folder)
     if as_json:
         print_json(rows)
         return
@@ -35,12 +54,69 @@ def command(name: str, number: int, home: Path, as_json: bool) -> None:
         talk(f"the latest {number} of {len(rows):,}; all of them: {folder.dead_letters}")
 
 
+@command.command(
+    epilog=examples(
+        "topo dead-letters replay enrichment --ids 3,7",
+        "topo dead-letters replay enrichment --cause KeyError --dry-run",
+        "topo dead-letters replay enrichment --where 'country == \"de\" and cents > 100'",
+    )
+)
+@name_argument
+@click.option("--ids", help="These, by `id`: 3,7,10-20.")
+@click.option("--where", metavar="EXPR", help="Those whose fields meet a condition: 'cents > 100'.")
+@click.option("--component", help="Those of this spout.")
+@click.option("--cause", metavar="TEXT", help="Those with this text in their last error, such as the class of an exception.")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--dry-run", is_flag=True, help="Report what would be emitted, and change nothing.")
+@deadline_option
+@home_option
+@json_option
+def replay(
+    name: str,
+    ids: str | None,
+    where: str | None,
+    component: str | None,
+    cause: str | None,
+    everything: bool,
+    dry_run: bool,
+    deadline: float,
+    home: Path,
+    as_json: bool,
+) -> None:
+    """Emit dead letters of topology NAME again, which runs: each as a new message of its spout, on its stream.
+
+    A dead letter that is under way or done is not emitted again, however often you ask; after another failure it may be.
+    Options that choose dead letters are combined. Not with delivery=exactly_once.
+    """
+    from topo.master_process.client import Client
+    from topo_cli.letter_files import chosen
+    from topo_cli.output import print_json, talk
+
+    if not any((ids, where, component, cause, everything)):
+        raise click.UsageError("choose dead letters: --ids, --where, --component, --cause or --all")
+    client = Client(name, home)
+    numbers = chosen(client.folder, ids, where, component, cause)
+    answer = client.request("replay", deadline, numbers=numbers, dry_run=dry_run)
+    if as_json:
+        print_json({"topology": name, "dry_run": dry_run, **answer})
+        return
+    for number, why in answer["refused"].items():
+        click.echo(f"{number}: cannot be emitted again: {why}")
+    for number, state in answer["known"].items():
+        click.echo(f"{number}: {state} already")
+    count = len(answer["asked"])
+    click.echo(f"{count} of {len(numbers)} dead letters {'would be' if dry_run else 'are'} emitted again")
+    if count and not dry_run:
+        talk(f"next: topo dead-letters {name}")
+
+
 def _print(rows: list[dict[str, Any]]) -> None:
     from topo_cli.output import clock_time, make_console
     from topo_cli.tables import TableColumn, fitted_table
 
     console = make_console()
     columns = [
+        TableColumn("id", lambda row: str(row["id"]), 20),
         TableColumn("at", lambda row: clock_time(row["at_ms"]), 20),
         TableColumn("component", lambda row: row["component"], 50, is_text=True),
         TableColumn("message", lambda row: "" if row["message"] is None else repr(row["message"]), 90, is_text=True),
@@ -48,7 +124,17 @@ def _print(rows: list[dict[str, Any]]) -> None:
         TableColumn("values", lambda row: _in_words(row["values"]), 100, is_text=True),
         TableColumn("last error", lambda row: row["errors"][-1] if row["errors"] else "", 80, is_text=True, content_with=30),
     ]
+    if any(row["replay"] for row in rows):
+        columns.append(TableColumn("replay", lambda row: _result(row["replay"]), 85, is_text=True, content_with=30))
     console.print(fitted_table(console, rows, columns))
+
+
+def _result(replay: dict[str, Any] | None) -> str:
+    from topo_cli.output import clock_time
+
+    if replay is None:
+        return ""
+    return f"{replay['state']} {clock_time(replay['at_ms'])}" + (f": {replay['why']}" if replay["why"] else "")
 
 
 def _in_words(values: Any) -> str:

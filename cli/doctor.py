@@ -193,7 +193,7 @@ def _workers(_home: Path) -> tuple[str, str]:
     import subprocess
     import sys
 
-    from topo.launch.local import WORKER_MODULE, worker_environment
+    from topo.launch.worker_command import WORKER_MODULE, worker_environment
 
     done = subprocess.run(
         [sys.executable, "-P", "-c", f"import {WORKER_MODULE}"],

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from topo_cli.options import examples, name_argument, reading_options
-
-_VARYING = re.compile(r"\d+([.,]\d+)*|(?<=restarted )(at once|in [\d.]+ s)")
 
 
 @click.command(epilog=examples("topo errors enrichment", "topo errors enrichment --traceback -n 1"))
@@ -27,8 +23,9 @@ def command(name: str, number: int, component: str | None, traceback: bool, home
 
     Errors of one kind from one line of code are counted together.
     """
+    from topo.operate.distinct_errors import distinct
+    from topo.operate.topology_index import find_topology
     from topo_cli.output import print_json, talk
-    from topo_cli.topology_index import find_topology
 
     folder = find_topology(name, home)
     found = distinct(row for row in folder.all_errors() if component in (None, row["component"]))[-number:]
@@ -38,38 +35,6 @@ def command(name: str, number: int, component: str | None, traceback: bool, home
         _print(found, traceback)
     else:
         talk(f"no errors in {folder.name}" + (f" from component {component!r}" if component else ""))
-
-
-def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one entry for each error that differs in component, kind or line, in the order of their last occurrence.
-
-    Where no line of user code is at fault, the message distinguishes errors, apart from numbers in it:
-    checkpoints, waits, durations.
-    """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        key = (row["component"], row["kind"], row["file"], row["line"] or _VARYING.sub("#", row["message"]))
-        earlier = found.pop(key, None)
-        found[key] = {
-            "component": row["component"],
-            "kind": row["kind"],
-            "message": row["message"],
-            "file": row["file"],
-            "line": row["line"],
-            "count": row["count"] + (earlier["count"] if earlier else 0),
-            "first_ms": earlier["first_ms"] if earlier else row["at_ms"],
-            "last_ms": row["at_ms"],
-            "task": row["task"],
-            "worker": row["worker"],
-            "workers": _joined(earlier and earlier["workers"], row["worker"]),
-            "tasks": _joined(earlier and earlier["tasks"], row["task"]),
-            "traceback": row["traceback"] or (earlier["traceback"] if earlier else ""),
-        }
-    return list(found.values())
-
-
-def _joined(known: list[int] | None, number: int | None) -> list[int]:
-    return sorted({*(known or ()), *(() if number is None else (number,))})
 
 
 def _print(found: list[dict[str, Any]], traceback: bool) -> None:

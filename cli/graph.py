@@ -58,9 +58,9 @@ def command(
 
 def _submitted(name: str, home: Path, deadline_s: float) -> tuple[PhysicalPlan, dict[str, dict[str, Any]] | None] | None:
     from topo.errors import NotFoundError, TopoError
+    from topo.operate.topology_index import current_status
     from topo.storage.state_folder import StateFolder
     from topo.storage.submitted import SubmittedTopology
-    from topo_cli.topology_index import current_status
 
     try:
         folder = StateFolder(home).find(name)

@@ -53,8 +53,8 @@ def command(
     import time
 
     from topo.operate.past import as_data, history
+    from topo.operate.topology_index import find_topology
     from topo_cli.output import print_json, talk
-    from topo_cli.topology_index import find_topology
 
     folder = find_topology(name, home)
     now_s = int(time.time()) + 1

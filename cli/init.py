@@ -10,17 +10,19 @@ import click
 from topo_cli.exits import Failed
 from topo_cli.options import examples
 
-_PROJECT = Path(__file__).parent / "templates" / "project"
+_TEMPLATES = Path(__file__).parent / "templates"
 _SUFFIX = ".template"
 
 
-@click.command(epilog=examples("topo init first && cd first && topo run wordcount.py"))
+@click.command(epilog=examples("topo init first && cd first && topo run wordcount.py", "topo init --streams typed"))
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-def command(folder: Path) -> None:
+@click.option("--streams", "is_streams", is_flag=True, help="Write a program of typed streams in place of spouts and bolts.")
+def command(folder: Path, *, is_streams: bool) -> None:
     """Write a topology that counts words, and a passing test of it, to DIR. Existing files are not overwritten."""
     from topo_cli.output import talk
 
-    files = {file.name.removesuffix(_SUFFIX): file for file in sorted(_PROJECT.glob(f"*{_SUFFIX}"))}
+    project = _TEMPLATES / ("streams" if is_streams else "project")
+    files = {file.name.removesuffix(_SUFFIX): file for file in sorted(project.glob(f"*{_SUFFIX}"))}
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise click.UsageError(f"{folder} has {' and '.join(there)} already; choose another folder")

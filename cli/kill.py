@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from topo_cli.exits import Failed, TimedOut
+from topo_cli.exits import Failed
 from topo_cli.options import DEADLINE_S, TimeSpan, examples, home_option, name_argument
 
 
@@ -26,10 +26,9 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
     At once, or with -w or --savepoint after its spouts have stopped and messages in flight are done. Nothing is lost either way:
     `topo resume NAME` continues after the last message that was done, or at the last checkpoint.
     """
-    from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint
+    from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, wait_until_ended
     from topo.master_process.client import Client
     from topo_cli.output import talk
-    from topo_cli.topology_index import wait_until_over
 
     client = Client(name, home)
     if place and not savepoint:
@@ -46,8 +45,7 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
         client.request("kill", DEADLINE_S)
     else:
         client.request("drain", DEADLINE_S, within_s=wait_s)
-    if not wait_until_over(client.folder, (wait_s or 0.0) + DEADLINE_S):
-        raise TimedOut(f"{name} is still ending; `topo status {name}` shows the reason")
+    wait_until_ended(client.folder, (wait_s or 0.0) + DEADLINE_S)
     summary = client.folder.last_summary()
     reason = summary["outcome"]["reason"] if summary else "it is gone"
     talk(f"{name}: {reason}; `topo resume {name}` would continue it")

@@ -19,9 +19,9 @@ def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
     LOST: the master is gone without a summary; `topo resume NAME` continues the topology. STALLED: the master runs
     and does not answer.
     """
+    from topo.operate.topology_index import list_row
     from topo.storage.state_folder import StateFolder
     from topo_cli.output import print_json, talk
-    from topo_cli.topology_index import list_row
 
     state = StateFolder(home)
     rows = [list_row(state.find(name), deadline) for name in state.names() if pattern in name]

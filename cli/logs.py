@@ -45,8 +45,8 @@ def command(
     name: str, follow: bool, component: str | None, level: str, since: float | None, lines: int | None, home: Path, as_json: bool
 ) -> None:
     """Show the output and the log rows of topology NAME: all workers, in the order of time."""
-    from topo_cli.log_files import LogFiles, is_at_least, moment
-    from topo_cli.topology_index import find_topology
+    from topo.operate.log_files import LogFiles, is_at_least, moment
+    from topo.operate.topology_index import find_topology
 
     folder = find_topology(name, home)
     if component is not None:
@@ -97,7 +97,7 @@ def _printer(as_json: bool) -> Callable[[dict[str, Any]], None]:
         return lambda row: click.echo(json.dumps(row, ensure_ascii=False))
     from rich.text import Text
 
-    from topo_cli.log_files import is_printed, source_of
+    from topo.operate.log_files import is_printed, source_of
     from topo_cli.output import make_console
 
     console, colors = make_console(), dict[str, str]()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -100,6 +99,7 @@ no_color_option = click.option(
 deadline_option = click.option(
     "--deadline", type=TimeSpan(), default=f"{DEADLINE_S:g}s", show_default=True, help="How long to wait for an answer."
 )
+ui_option = click.option("--ui", is_flag=True, help="Serve the web page, too, unless it is served already; print its address.")
 parameter_option = click.option(
     "-p", "--parameter", "parameters", type=Assignment(), multiple=True, help="An argument of the topology function."
 )
@@ -203,7 +203,7 @@ def request_options(function: F) -> F:
     ) -> Any:
         from topo.launch.request import RunRequest
 
-        asked = {field.name: options.pop(field.name) for field in fields(RunRequest) if field.name in options}
+        asked = {name: options.pop(name) for name in RunRequest.__struct_fields__ if name in options}
         request = RunRequest(
             **asked,
             parameters=dict(parameters),

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from topo_cli.exits import Exit
-from topo_cli.options import examples, request_options
+from topo_cli.options import examples, request_options, ui_option
 
 if TYPE_CHECKING:
     from topo.launch.request import RunRequest
+    from topo.launch.spares import EarlySpares
     from topo.master.commands import RecordError
     from topo.master_process.restore_point import Start
     from topo.observability.status import StatusReport
+    from topo.operate.log_files import LogFiles
     from topo.storage.state_folder import TopologyFolder
-    from topo_cli.log_files import LogFiles
     from topo_cli.screen import Screen
 
 _LOG_BYTES_AT_ONCE = 1 << 20
+_EARLY = 2
+"""Workers that are started before the topology is known: it has at least one, and a spare."""
+_EARLY_PLACE = Path("run")
 
 
 @click.command(
@@ -27,13 +35,22 @@ _LOG_BYTES_AT_ONCE = 1 << 20
         "topo run wordcount.py",
         "topo run package.module:topology -p path=in.txt --workers 2",
         "topo run wordcount.py -s message_timeout=5s --json > summary.json",
+        "topo run wordcount.py --log-format json 2> log.jsonl",
         "topo run wordcount.py --master spark://host:7077 --workers 4",
     )
 )
 @request_options
+@ui_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary alone to stdout, as JSON; printed lines go to stderr.")
-def command(request: RunRequest, quiet: bool, as_json: bool) -> None:
+@click.option(
+    "--log-format",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="json: rows of the log and errors go to stderr, a JSON object a line, and nothing else does.",
+)
+def command(request: RunRequest, ui: bool, quiet: bool, as_json: bool, log_format: str) -> None:
     """Run TOPOLOGY in processes of this machine until its sources have ended, and report the outcome of its messages.
 
     With --master its workers run on the hosts of a Spark cluster, and its topology master here: they end with this command.
@@ -41,34 +58,68 @@ def command(request: RunRequest, quiet: bool, as_json: bool) -> None:
     Exits 0 when every message was processed, else 1 with the reason. Ctrl-C lets messages in flight finish, a second Ctrl-C ends
     it at once; the exit code is 130 then.
     """
+    from topo.launch.cores import usable_cores
+    from topo.launch.spares import early_spares
+
+    # Before this process imports its own modules: the first workers start meanwhile, on another core.
+    with early_spares(_EARLY_PLACE, 0 if request.cluster is not None else min(_EARLY, usable_cores())) as early:
+        _run(request, ui, quiet, as_json, log_format == "json", early)
+
+
+def _run(request: RunRequest, ui: bool, quiet: bool, as_json: bool, is_log_json: bool, early: EarlySpares) -> NoReturn:
     from topo.launch.cluster import AlreadyDone, run_foreground
     from topo.master.outcome import OutcomeKind
-    from topo_cli.output import print_json
+    from topo_cli.output import print_json, talk
     from topo_cli.screen import make_screen
     from topo_cli.wait_for_start import talk_of_done, talk_of_spark
 
-    if request.cluster is not None:
+    if request.cluster is not None and not is_log_json:
         talk_of_spark(request.cluster)
-    with make_screen(quiet=quiet) as screen:
-        show = Show(screen, prints_to_stdout=not as_json)
+    log = JsonLog(request.name or "") if is_log_json else None
+    say = talk if log is None else lambda line: log.write([line], "INFO")
+    with _page(request.home, ui, say), make_screen(quiet=quiet or is_log_json) as screen:
+        show = Show(screen, prints_to_stdout=not as_json, log=log)
         try:
-            outcome = run_foreground(request, show.progress, show.incident, show.started)
+            outcome = run_foreground(request, show.progress, show.incident, show.started, early)
         except AlreadyDone as done:
-            talk_of_done(done.folder.name)
+            if not is_log_json:
+                talk_of_done(done.folder.name)
             if as_json:
                 print_json(done.folder.last_summary())
             raise SystemExit(Exit.DONE) from None
         show.close()
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)
     code = Exit.INTERRUPTED if was_interrupted else Exit(outcome.exit_code)
-    _print_summary(show.last, code, as_json)
+    _print_summary(show.last, code, as_json, has_advice=not is_log_json)
     raise SystemExit(code)
 
 
-class Show:
-    """Shows a run on a screen: its figures, the printed lines of its tasks, and its errors, each kind once."""
+@contextmanager
+def _page(home: Path | None, is_wanted: bool, say: Callable[[str], object]) -> Iterator[None]:
+    """Serve the web page as long as the run lasts; `say` takes its address."""
+    if not is_wanted or home is None:
+        yield
+        return
+    from topo.ui.child import PageProcess
 
-    def __init__(self, screen: Screen, *, prints_to_stdout: bool) -> None:
+    page = PageProcess.start(home, attached=True)
+    say(f"the page: {page.link}")
+    try:
+        yield
+    finally:
+        page.end()
+
+
+class Show:
+    """Shows a run on a screen: its figures, the printed lines of its tasks, and its errors, each kind once.
+
+    Args:
+        prints_to_stdout: printed lines of tasks are data.
+        log: takes rows of logs and errors in place of the screen.
+    """
+
+    def __init__(self, screen: Screen, *, prints_to_stdout: bool, log: JsonLog | None = None) -> None:
+        self._log = log
         self.last: StatusReport = {}
         self._screen = screen
         self._prints_to_stdout = prints_to_stdout
@@ -77,10 +128,15 @@ class Show:
 
     def started(self, folder: TopologyFolder, start: Start) -> None:
         """The run begins, from there; its logs are in this folder."""
-        from topo_cli.log_files import LogFiles
+        from topo.operate.log_files import LogFiles
         from topo_cli.wait_for_start import lines_of_start
 
-        self._screen.report(lines_of_start(folder, start.text))
+        lines = lines_of_start(folder, start.text)
+        if self._log is None:
+            self._screen.report(lines)
+        else:
+            self._log.topology = folder.name
+            self._log.write(lines, "INFO")
         self._logs = LogFiles(folder.logs)
 
     def progress(self, status: StatusReport) -> None:
@@ -91,6 +147,9 @@ class Show:
 
     def incident(self, error: RecordError) -> None:
         """Something went wrong."""
+        if self._log is not None:
+            self._log.error(error)
+            return
         key = (error.component, error.kind, error.file, error.line)
         if key not in self._seen:
             self._seen.add(key)
@@ -107,10 +166,14 @@ class Show:
 
     def _show_logs(self) -> bool:
         """Show new rows of the logs, up to a limit, since the master waits meanwhile; False when there are none."""
-        from topo_cli.log_files import is_at_least, is_printed, source_of
+        from topo.operate.log_files import is_at_least, is_printed, source_of
 
         rows = self._logs.new_rows(_LOG_BYTES_AT_ONCE) if self._logs is not None else []
         data = [row["message"] for row in rows if self._is_data(row)]
+        if self._log is not None:
+            self._screen.printed(data)
+            self._log.rows(row for row in rows if not self._is_data(row))
+            return bool(rows)
         talk = [row["message"] for row in rows if is_printed(row) and not self._is_data(row)]
         logged = [row for row in rows if not is_printed(row) and is_at_least(row, "WARNING")]
         self._screen.printed(data)
@@ -122,7 +185,41 @@ class Show:
         return self._prints_to_stdout and row.get("logger") == "stdout"
 
 
-def _print_summary(status: StatusReport, exit_code: Exit, as_json: bool) -> None:
+class JsonLog:
+    """Writes rows of logs to standard error, a JSON object a line; those of this process have the same fields.
+
+    Attributes:
+        topology: its name.
+    """
+
+    def __init__(self, topology: str) -> None:
+        self.topology = topology
+
+    def rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write rows of workers."""
+        for row in rows:
+            click.echo(json.dumps(row), err=True)
+
+    def write(self, messages: Iterable[str], level: str, **more: Any) -> None:
+        """Write messages of this process, a row each."""
+        now = datetime.now(UTC)
+        at = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z"
+        own = {"worker": None, "task": None, "component": None} | more
+        self.rows(
+            {"time": at, "level": level, "logger": "topo.run", "topology": self.topology, "message": message} | own
+            for message in messages
+        )
+
+    def error(self, error: RecordError) -> None:
+        """Write an error of the topology."""
+        where: dict[str, Any] = {"worker": error.worker, "task": error.task, "component": error.component or None}
+        where |= {"kind": error.kind, "file": error.file, "line": error.line} | (
+            {"exception": error.traceback} if error.traceback else {}
+        )
+        self.write([f"{error.kind}: {error.message}"], "ERROR", **where)
+
+
+def _print_summary(status: StatusReport, exit_code: Exit, as_json: bool, *, has_advice: bool) -> None:
     from topo_cli.output import make_console, print_json, talk
     from topo_cli.summary import summary_text
 
@@ -133,6 +230,8 @@ def _print_summary(status: StatusReport, exit_code: Exit, as_json: bool) -> None
         console.print()
         console.print(summary_text(status, exit_code), soft_wrap=True)
         name = status["topology"]
+        if not has_advice:
+            return
         if exit_code == Exit.FAILED:
             dead_letters = f"topo dead-letters {name}, " if status["outcome"]["dead_letters"] else ""
             talk(f"next: topo errors {name}, {dead_letters}topo logs {name}")

@@ -32,9 +32,9 @@ def command(name: str, watch: bool, interval: float, tasks: bool, deadline: floa
 
     Above it are the findings: what slows the topology down or goes wrong, and the command that mends it.
     """
-    from topo.operate.findings import findings
+    from topo.operate.overviews import findings
+    from topo.operate.topology_index import current_status, find_topology
     from topo_cli.output import print_json
-    from topo_cli.topology_index import current_status, find_topology
 
     folder = find_topology(name, home)
 

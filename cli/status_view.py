@@ -125,6 +125,18 @@ def workers_table(console: Console, status: StatusReport) -> RenderableType:
     return fitted_table(console, status["workers"], columns)
 
 
+def operators_table(console: Console, status: StatusReport) -> RenderableType | None:
+    """Return, for each component of a program of streams, the operators that run in it; None where there are none."""
+    rows = [row for row in status["components"] if row.get("operators")]
+    if not rows:
+        return None
+    columns = [
+        TableColumn("component", lambda row: row["component"], 100, is_text=True),
+        TableColumn("operators", lambda row: ", ".join(row["operators"]), 90, is_text=True),
+    ]
+    return fitted_table(console, rows, columns)
+
+
 def user_metrics_table(console: Console, status: StatusReport) -> RenderableType | None:
     """Return a table of the metrics that user code keeps; None when it keeps none."""
     rows = [(row["component"], *metric) for row in status["components"] for metric in _user_metrics(row["user"])]
@@ -195,9 +207,9 @@ def status_view(console: Console, status: StatusReport, *, tasks: bool = False) 
         parts.append(stored)
     parts += findings(status)
     parts += [Text(), tasks_table(console, status) if tasks else components_table(console, status)]
-    event_time = event_time_table(console, status, tasks=tasks)
-    if event_time is not None:
-        parts += [Text(), event_time]
+    for more in (operators_table(console, status), event_time_table(console, status, tasks=tasks)):
+        if more is not None:
+            parts += [Text(), more]
     if tasks or any(worker["losses"] or worker["state"] in ("waiting", "starting") for worker in status["workers"]):
         parts += [Text(), workers_table(console, status)]
     user = user_metrics_table(console, status)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topo_cli.options import TimeSpan, examples, json_option, request_options
+from topo_cli.options import TimeSpan, examples, json_option, request_options, ui_option
 
 if TYPE_CHECKING:
     from topo.launch.request import RunRequest
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     )
 )
 @request_options
+@ui_option
 @click.option("--wait", is_flag=True, help="Return when all tasks run.")
 @click.option("--deadline", type=TimeSpan(), default="60s", show_default=True, help="How long --wait waits.")
 @json_option
-def command(request: RunRequest, wait: bool, deadline: float, as_json: bool) -> None:
+def command(request: RunRequest, ui: bool, wait: bool, deadline: float, as_json: bool) -> None:
     """Start TOPOLOGY in the background, where it keeps running when this terminal is closed.
 
     Its code is copied first, so it may be edited while the topology runs. A name can be used by one topology at a time.
@@ -32,11 +33,16 @@ def command(request: RunRequest, wait: bool, deadline: float, as_json: bool) -> 
     """
     from topo.launch.cluster import submit_background
     from topo.launch.running import is_done
+    from topo_cli.output import talk
     from topo_cli.wait_for_start import report_started, talk_of_done, talk_of_spark
 
     if request.cluster is not None:
         talk_of_spark(request.cluster)
     running = submit_background(request)
+    if ui and request.home is not None:
+        from topo.ui.child import PageProcess
+
+        talk(f"the page: {PageProcess.start(request.home, attached=False).link}")
     if was_done := request.resume and is_done(running.folder):
         talk_of_done(running.name)
     report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json, is_new=not was_done)

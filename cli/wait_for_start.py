@@ -10,11 +10,11 @@ import click
 
 from topo.master.restarts import CRASH_LOOP
 from topo.master_process.client import AnswerTimeout, Unreachable
+from topo.operate.topology_index import current_status
 from topo.storage.state_folder import TopologyFolder
 from topo_cli.exits import Failed, TimedOut
 from topo_cli.options import DEADLINE_S
 from topo_cli.output import print_json, talk
-from topo_cli.topology_index import current_status
 
 if TYPE_CHECKING:
     from topo.storage.submitted import SparkCluster

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.cli.drive import call
+from topo.operate.distinct_errors import distinct
 from topo.storage.state_folder import StateFolder, append_lines, rotate
-from topo_cli.errors import distinct
 
 
 def row(at_ms: int, kind: str = "ValueError", line: int = 7, message: str = "no", **other: Any) -> dict[str, Any]:

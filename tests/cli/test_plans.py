@@ -9,11 +9,14 @@ import pytest
 from tests.cli.drive import EXAMPLES, call
 
 CLIENTS = {
+    "delta_orders": "deltalake",
     "kafka_orders": "confluent_kafka",
+    "kafka_to_postgres": "confluent_kafka",
     "machine_alerts": "paho",
     "nats_orders": "nats",
     "order_hooks": "aiohttp",
     "postgres_orders": "psycopg",
+    "rabbit_jobs": "pika",
     "redis_orders": "redis",
 }
 """What examples with connectors need."""

@@ -178,14 +178,15 @@ def test_relative_paths_mean_the_same_in_the_background(tmp_path: Path, backgrou
     assert "2  two" in piped("logs", "word-count", "-f").out
 
 
-def test_a_project_that_init_writes_runs_and_its_test_passes(tmp_path: Path) -> None:
-    made = piped("init", tmp_path / "first")
+@pytest.mark.parametrize(("options", "counted"), [((), "     3 river"), (("--streams",), "     4 a")])
+def test_a_project_that_init_writes_runs_and_its_test_passes(tmp_path: Path, options: tuple[str, ...], counted: str) -> None:
+    made = piped("init", *options, tmp_path / "first")
     assert made.code == 0
     assert sorted(path.name for path in (tmp_path / "first").iterdir()) == ["test_wordcount.py", "wordcount.py"]
 
     ran = piped("run", "wordcount.py", "-q", cwd=tmp_path / "first")
     assert ran.code == 0
-    assert "     3 river" in ran.out.splitlines()
+    assert counted in ran.out.splitlines()
 
     tested = subprocess.run(
         [TOPO[0], "-m", "pytest", "-q", "-p", "no:cacheprovider"],

@@ -83,7 +83,7 @@ def test_what_cannot_be_done_is_said_with_the_reason(running: Path) -> None:
         (("flow", "-e", "numbers=2"), "'numbers' is a spout: what each of its tasks has read cannot be split"),
         (("flow", "-e", "shw=2"), "Did you mean 'show'?"),
         (("flo", "-e", "show=2"), "no topology is called 'flo'. Did you mean 'flow'?"),
-        (("flow",), "Missing option '-e'"),
+        (("flow",), "give -e COMPONENT=N, --workers N, or both"),
     ):
         result = piped("rebalance", *arguments)
         assert result.code == 2 and reason in result.err, result.err
@@ -94,12 +94,20 @@ def test_what_cannot_be_done_is_said_with_the_reason(running: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_topology_without_checkpoints_is_not_rebalanced(background: None, flow: Path) -> None:
+def test_a_topology_without_checkpoints_drains_and_continues_behind_its_positions(background: None, flow: Path) -> None:
     assert piped("submit", flow, "-p", "items=100000", "-p", "pause=0.01", "--workers", "1", "--wait").code == 0
-    result = piped("rebalance", "flow", "-e", "double=2")
-    assert result.code == 2
-    assert "flow takes no checkpoints, so its state cannot move; run it with -s delivery=exactly_once" in result.err
+    dry = piped("rebalance", "flow", "-e", "double=2", "--workers", "2", "--dry-run")
+    assert (dry.code, dry.out) == (0, "double: 1 -> 2 tasks\nworkers: 1 -> 2\n")
     assert tasks()["double"] == 1
+    result = piped("rebalance", "flow", "-e", "double=2", "--workers", "2")
+    assert (result.code, result.out) == (0, dry.out), result.err
+    assert "flow continues behind its stored positions" in result.err
+    status = json.loads(piped("status", "flow", "--json").out)
+    assert tasks()["double"] == 2 and len(status["workers"]) == 2
+    assert status["start"]["text"].startswith("continues from the positions of ")
+    # The workers alone, there and back; it stays in force.
+    assert piped("rebalance", "flow", "--workers", "1").out == "workers: 2 -> 1\n"
+    assert "nothing to do" in piped("rebalance", "flow", "--workers", "1", "-e", "double=2").err
 
 
 @pytest.mark.integration

@@ -84,7 +84,7 @@ def test_dead_letters_are_pointed_to_when_there_are_any(
         "outcome": {"kind": "finally failed", "reason": "it is so", "dead_letters": dead_letters},
     }
     given["totals"] |= {"finally_failed": 1, "executed": 1}
-    _print_summary(given, Exit.FAILED, as_json=False)
+    _print_summary(given, Exit.FAILED, as_json=False, has_advice=True)
     shown_text = capsys.readouterr().err
     assert "next: topo errors sums, " in shown_text and shown_text.endswith("topo logs sums\n")
     assert ("topo dead-letters sums" in shown_text) is named
@@ -130,3 +130,14 @@ def test_the_workers_that_topo_has_packed_are_named_and_others_are_not() -> None
     packing = "64 tasks in 16 workers (the default on this machine)"
     assert " ".join(shown(200, status(row("source", "spout")) | {"packing": packing})[1]) == packing
     assert shown(200, status(row("source", "spout")) | {"packing": ""}) == shown(200, status(row("source", "spout")))
+
+
+def test_operators_of_a_program_of_streams_stand_with_their_component() -> None:
+    fused = row("count", operators=["count at words.py:7", "map at words.py:8"])
+    lines = shown(200, status(row("source", "spout", operators=["from_files at words.py:6"]), fused))
+    at = lines.index(["component", "operators"])
+    assert lines[at + 1 :] == [
+        ["source", "from_files", "at", "words.py:6"],
+        ["count", "count", "at", "words.py:7,", "map", "at", "words.py:8"],
+    ]
+    assert ["component", "operators"] not in shown(200, status(row("source", "spout", operators=[])))

@@ -28,20 +28,19 @@ class Case:
         self._build(self, builder)
         return builder.build()
 
-    def go(self, until_s: float = RUN_S) -> tuple[Figures, Figures]:
-        """Return the overviews of the last 10 s and of the last minute at a moment."""
+    def go(self, until_s: float = RUN_S) -> Figures:
+        """Return the overview at a moment."""
         found: list[Figures] = []
 
         def look() -> None:
             master = self.simulation.master.master
             assert master is not None
             master.figures.validate()
-            found.extend(overview(master, self.simulation.now, window) for window in ("10s", "1m"))
+            found.append(overview(master, self.simulation.now))
 
         self.simulation.at(until_s, look)
         self.simulation.run(until=lambda: bool(found))
-        ten, minute = found
-        return ten, minute
+        return found[0]
 
 
 class Numbers(Spout):

@@ -25,15 +25,16 @@ def installed() -> None:
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """The address of a server that gives a request one second."""
+    """The address of a server that gives a request three seconds."""
     from topo.operate.prometheus import MetricsServer, TopologyCollector
 
-    server = MetricsServer(TopologyCollector(tmp_path), "127.0.0.1", 0, request_s=1.0)
-    thread = threading.Thread(target=server.serve)
+    server = MetricsServer(TopologyCollector(tmp_path), "127.0.0.1", 0, request_s=3.0)
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,))
     thread.start()
     host, _, port = server.address.rpartition(":")
     yield host, int(port)
-    server.close()
+    server.shutdown()
+    server.server_close()
     thread.join()
 
 
@@ -46,13 +47,13 @@ def test_silent_and_slow_clients_hold_up_no_scrape_and_are_cut_quietly(
         connection = HTTPConnection(*address, timeout=10)
         connection.request("GET", "/metrics")
         assert connection.getresponse().status == 200
-        assert time.monotonic() - began < 0.9
+        assert time.monotonic() - began < 2.5
         assert slow.recv(10) == b"" and silent.recv(10) == b""
     assert capfd.readouterr().err == ""
 
 
 def test_masters_are_asked_at_once_and_one_that_hangs_is_down() -> None:
-    from topo.operate.prometheus import overviews
+    from topo.operate.overviews import overviews
 
     together, release = threading.Barrier(3), threading.Event()
 

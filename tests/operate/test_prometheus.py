@@ -78,10 +78,11 @@ def address(home: Path) -> Iterator[str]:
     from topo.operate.prometheus import MetricsServer, TopologyCollector
 
     server = MetricsServer(TopologyCollector(home), "127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve)
+    thread = threading.Thread(target=server.serve_forever, args=(0.1,))
     thread.start()
     yield server.address
-    server.close()
+    server.shutdown()
+    server.server_close()
     thread.join()
 
 

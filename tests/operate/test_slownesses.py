@@ -12,12 +12,12 @@ import pytest
 from tests.operate import slow_cases
 from tests.operate.slow_cases import Case
 from topo.operate.diagnosis import diagnose
-from topo.operate.findings import findings
+from topo.operate.overviews import findings
 from topo.operate.view import FindingRow
 
 
 def found_in(build: Callable[..., None], **settings: Any) -> list[FindingRow]:
-    return diagnose(*Case(build, **settings).go())
+    return diagnose(Case(build, **settings).go())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ be resent forever.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -14,7 +15,7 @@ import msgspec
 
 from topo.dead_letters.registry import REMEMBERED, DeadLetters
 from topo.wire.codec import Codec
-from topo.wire.control import DeadLetter
+from topo.wire.control import DeadLetter, LetterToReplay
 
 
 def letter_row(dead_letter: DeadLetter, component: str, codec: Codec, at_ms: int, shown: Callable[[str], str] = str) -> bytes:
@@ -39,8 +40,31 @@ def letter_row(dead_letter: DeadLetter, component: str, codec: Codec, at_ms: int
         "attempts": json.dumps(dead_letter.attempts),
         "errors": json.dumps([shown(error) for error in dead_letter.errors]),
         "cause": json.dumps(cause),
+        **_replay_columns(dead_letter),
     }
     return "{{{}}}".format(", ".join(f'"{name}": {text}' for name, text in row.items())).encode()
+
+
+def letter_to_replay(number: int, row: Mapping[str, Any]) -> LetterToReplay | str:
+    """Return a dead letter as it is emitted again, or why it cannot be.
+
+    Args:
+        number: of its row, from 1.
+        row: as it is stored.
+    """
+    if "packed" not in row:
+        return str(row.get("fixed") or "an earlier release stored it, without its packed values")
+    return LetterToReplay(number, row["stream"], row["stamp"], b64decode(row["packed"]))
+
+
+def _replay_columns(dead_letter: DeadLetter) -> dict[str, str]:
+    if dead_letter.fixed or not dead_letter.stream:
+        return {"fixed": json.dumps(dead_letter.fixed or "with delivery=exactly_once a checkpoint has passed it")}
+    return {
+        "stream": json.dumps(dead_letter.stream),
+        "stamp": json.dumps(dead_letter.stamp),
+        "packed": json.dumps(b64encode(dead_letter.values).decode()),
+    }
 
 
 def known_letters(rows: Iterable[Mapping[str, Any]]) -> DeadLetters:

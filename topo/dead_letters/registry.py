@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from topo.ids import Incarnation, TaskId, WorkerId
 from topo.wire.control import Cause, DeadLetter
@@ -30,8 +31,7 @@ _Key = int | tuple[TaskId, bytes]
 """The identity of a dead letter, or (task, position)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """The task that waits for a dead letter to be stored, and its number for it."""
 
     worker: WorkerId

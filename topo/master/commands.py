@@ -7,7 +7,8 @@ A Stop alone, which rests on no record, goes ahead.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from topo.checkpoint.store_messages import StoreCommand
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
@@ -16,8 +17,7 @@ from topo.master.positions import SpoutProgress
 from topo.wire import control
 
 
-@dataclass(frozen=True, slots=True)
-class MasterRecord:
+class MasterRecord(Struct, frozen=True):
     """The facts that outlive a master. The next one takes a higher term and a higher epoch.
 
     Attributes:
@@ -39,23 +39,20 @@ class MasterRecord:
     has_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(Struct, frozen=True):
     """Write the record to the state folder, atomically and durably."""
 
     record: MasterRecord
 
 
-@dataclass(frozen=True, slots=True)
-class StartWorker:
+class StartWorker(Struct, frozen=True):
     """Launch a worker. Answered by WorkerLaunched or LaunchFailed, and one day by WorkerExited."""
 
     worker: WorkerId
     incarnation: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class StopWorker:
+class StopWorker(Struct, frozen=True):
     """End the process of that life, if there is one: by SIGKILL with `kill`, else by SIGTERM. Answered by WorkerExited."""
 
     worker: WorkerId
@@ -63,8 +60,7 @@ class StopWorker:
     kill: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SendTo:
+class SendTo(Struct, frozen=True):
     """Send a control message to that life of a worker; dropped when it is over."""
 
     worker: WorkerId
@@ -72,15 +68,13 @@ class SendTo:
     message: control.FromMaster
 
 
-@dataclass(frozen=True, slots=True)
-class StorePositions:
+class StorePositions(Struct, frozen=True):
     """Write what spout tasks resume from, durably; other tasks' entries stay as they are."""
 
     progress: Mapping[TaskId, SpoutProgress]
 
 
-@dataclass(frozen=True, slots=True)
-class StoreDeadLetters:
+class StoreDeadLetters(Struct, frozen=True):
     """Append to the dead letters, durably. Answered by DeadLettersWritten with the same fields."""
 
     worker: WorkerId
@@ -88,8 +82,13 @@ class StoreDeadLetters:
     dead_letters: tuple[control.DeadLetter, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RecordError:
+class StoreReplays(Struct, frozen=True):
+    """Append the results of dead letters that were emitted again, by number: why it has failed, None where it is done."""
+
+    results: Mapping[int, str | None]
+
+
+class RecordError(Struct, frozen=True):
     """Keep and show a row of `topo errors`: an exception of user code, or something the master saw happen.
 
     Attributes:
@@ -129,13 +128,21 @@ class RecordError:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The topology is over and all its workers are gone. The last command of a master."""
 
     outcome: Outcome
 
 
 MasterCommand = (
-    Persist | StartWorker | StopWorker | SendTo | StorePositions | StoreDeadLetters | StoreCommand | RecordError | Finished
+    Persist
+    | StartWorker
+    | StopWorker
+    | SendTo
+    | StorePositions
+    | StoreDeadLetters
+    | StoreReplays
+    | StoreCommand
+    | RecordError
+    | Finished
 )

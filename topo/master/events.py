@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from topo.checkpoint.store_messages import StoreAnswer
 from topo.ids import Incarnation, WorkerId
@@ -10,26 +10,22 @@ from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """The shell holds the topology's lock and is ready to perform commands. Comes first, once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Nothing but time has passed: the deadline that `next_deadline` named is here."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerLaunched:
+class WorkerLaunched(Struct, frozen=True):
     """The launcher has made the process (or handed the start on); it has not registered yet."""
 
     worker: WorkerId
     incarnation: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchFailed:
+class LaunchFailed(Struct, frozen=True):
     """The launcher could not make the process."""
 
     worker: WorkerId
@@ -37,8 +33,7 @@ class LaunchFailed:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerExited:
+class WorkerExited(Struct, frozen=True):
     """A worker's process has ended, asked or not.
 
     Attributes:
@@ -52,8 +47,7 @@ class WorkerExited:
     in_flight: InFlightTuples | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerMessage:
+class WorkerMessage(Struct, frozen=True):
     """A control message came in. Worker and incarnation are those of the connection, not those that the message claims."""
 
     worker: WorkerId
@@ -61,8 +55,14 @@ class WorkerMessage:
     message: control.FromWorker
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLettersWritten:
+class ReplayAsked(Struct, frozen=True):
+    """Dead letters of a spout are to be emitted again; that they are is on disk."""
+
+    component: str
+    dead_letters: tuple[control.LetterToReplay, ...]
+
+
+class DeadLettersWritten(Struct, frozen=True):
     """Dead letters are on disk: the answer to a StoreDeadLetters, whose fields it repeats."""
 
     worker: WorkerId
@@ -70,25 +70,21 @@ class DeadLettersWritten:
     dead_letters: tuple[control.DeadLetter, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SavepointAsked:
+class SavepointAsked(Struct, frozen=True):
     """The operator wants a savepoint in a folder."""
 
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class ActivateAsked:
+class ActivateAsked(Struct, frozen=True):
     """The operator wants the spouts to emit again."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeactivateAsked:
+class DeactivateAsked(Struct, frozen=True):
     """The operator wants the spouts to pause."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainAsked:
+class DrainAsked(Struct, frozen=True):
     """The operator wants the topology to finish messages in flight and to end.
 
     Attributes:
@@ -100,13 +96,11 @@ class DrainAsked:
     savepoint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KillAsked:
+class KillAsked(Struct, frozen=True):
     """The operator wants the topology to end now."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesLost:
+class MessagesLost(Struct, frozen=True):
     """Messages of a worker have been lost.
 
     Attributes:
@@ -119,8 +113,7 @@ class MessagesLost:
     is_unreadable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RestartAsked:
+class RestartAsked(Struct, frozen=True):
     """The operator wants one worker replaced."""
 
     worker: WorkerId
@@ -134,6 +127,7 @@ MasterEvent = (
     | WorkerExited
     | WorkerMessage
     | DeadLettersWritten
+    | ReplayAsked
     | StoreAnswer
     | SavepointAsked
     | ActivateAsked

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from topo.ids import Incarnation, WorkerId
 from topo.master.commands import MasterCommand, RecordError, SendTo
@@ -32,8 +33,7 @@ ENDED_WELL = "exited"
 Life = tuple[WorkerId, Incarnation]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerEnd:
+class WorkerEnd(Struct, frozen=True):
     """A worker's process is gone: which life, and how, in words."""
 
     worker: WorkerId

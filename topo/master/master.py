@@ -47,6 +47,7 @@ from topo.master.outcome import Outcome, OutcomeKind, end_counts, final_outcome
 from topo.master.positions import Positions, SpoutProgress
 from topo.master.quiescence import Quiescence
 from topo.master.recovery import Mode, Recovery
+from topo.master.replaying import Replaying
 from topo.master.statistics import TopologyStatistics
 from topo.plan.physical import PhysicalPlan
 from topo.wire import control
@@ -115,6 +116,7 @@ class TopologyMaster:
         self.quiescence = Quiescence(tasks)
         self.ending = Ending(plan.config.drain_timeout_s)
         self.dead_letters = dead_letters or DeadLetters()
+        self.replays = Replaying(plan, self.recovery, self.dead_letters, self._commands)
         self._persisted = previous
         self._deadline: float | None = None
         self._late_s = min(LATE_S, plan.config.worker_timeout_s / 4)
@@ -127,6 +129,7 @@ class TopologyMaster:
             events.LaunchFailed: self._on_launch_failed,
             events.WorkerExited: self._on_exited,
             events.DeadLettersWritten: self._on_dead_letters_written,
+            events.ReplayAsked: lambda event, _now: self.replays.asked(event),
             events.ActivateAsked: lambda _event, _now: self._set_active(True),
             events.DeactivateAsked: lambda _event, _now: self._set_active(False),
             events.DrainAsked: self._on_drain,
@@ -142,10 +145,11 @@ class TopologyMaster:
             control.Stuck: self.recovery.stuck,
             control.TaskReady: lambda _slot, message, _now: self.recovery.task_ready(message),
             control.EdgeLost: self.recovery.edge_lost,
-            control.ComponentError: self._on_component_error,
+            control.ComponentError: lambda slot, message, _now: self._commands.append(RecordError.of(message, slot.worker)),
             control.TuplesFailed: lambda _slot, message, _now: self.dead_letters.failed(message.causes),
-            control.PositionReport: self._on_position,
+            control.PositionReport: lambda _slot, m, now: self.positions.reported(m.task, m.position, m.attempts, now),
             control.DeadLetter: self._on_dead_letter,
+            control.LettersReplayed: lambda _slot, message, _now: self.replays.replayed(message),
             control.Quiet: lambda _slot, message, now: self.quiescence.on_report(message, now),
             control.Closed: self._on_closed,
             **dict.fromkeys(get_args(CheckpointMessage), lambda _slot, message, now: self._about_checkpoint(message, now)),
@@ -183,6 +187,7 @@ class TopologyMaster:
         deadlines = [self.ending.next_deadline(), self.positions.next_deadline(), self.dead_letters.next_deadline()]
         if self.ending.stage is EndingStage.SERVING:
             deadlines.append(self.recovery.next_deadline())
+            deadlines.append(self.replays.next_deadline())
             if self.checkpoints is not None:
                 deadlines.append(self.checkpoints.next_deadline())
             if self._may_probe:
@@ -207,6 +212,7 @@ class TopologyMaster:
             self.recovery.serve(self._mode, now, has_read_all=has_read_all)
             if self._checkpoint_driver is not None:
                 self._checkpoint_driver.advance(now, is_ending=self.quiescence.has_ended)
+            self.replays.serve(now)
             self.quiescence.follow(self.recovery.epochs.epoch, self.recovery.epochs.breaks)
             if hopeless := self.recovery.given_up or (self.checkpoints.lost if self.checkpoints is not None else ""):
                 self._stop(Outcome(OutcomeKind.CRASHED, hopeless), now)
@@ -232,7 +238,7 @@ class TopologyMaster:
     @property
     def _may_probe(self) -> bool:
         # A spout counts a dead letter as pending until it is stored: probes before that could not agree.
-        return self.recovery.epochs.state is EpochState.RUNNING and not self.dead_letters.in_flight
+        return self.recovery.epochs.state is EpochState.RUNNING and not (self.dead_letters.in_flight or self.replays.count)
 
     def _probe(self, now: float) -> None:
         if self.quiescence.is_still:
@@ -327,12 +333,6 @@ class TopologyMaster:
         # A worker that was asked to end has closed its tasks, and another life of them follows.
         if self.ending.stage is EndingStage.CLOSING:
             self.ending.task_closed(message.task)
-
-    def _on_component_error(self, slot: Slot, message: control.ComponentError, _now: float) -> None:
-        self._commands.append(RecordError.of(message, slot.worker))
-
-    def _on_position(self, _slot: Slot, message: control.PositionReport, now: float) -> None:
-        self.positions.reported(message.task, message.position, message.attempts, now)
 
     def _on_dead_letter(self, slot: Slot, message: control.DeadLetter, now: float) -> None:
         assert slot.incarnation is not None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from topo.master.statistics import TopologyStatistics
 from topo.plan.physical import PhysicalPlan
@@ -47,8 +49,7 @@ _BY_ITSELF = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The outcome of a topology, its reason, and the counts at the end."""
 
     kind: OutcomeKind
@@ -81,8 +82,7 @@ class Outcome:
         return self.kind in _BY_ITSELF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndCounts:
+class EndCounts(Struct, frozen=True, kw_only=True):
     """The counts that decide how a topology has ended.
 
     Attributes:

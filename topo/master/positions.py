@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from topo.ids import TaskId
 from topo.tracking.suspects import InFlightTuples
@@ -24,8 +26,7 @@ from topo.wire.codec import Codec
 STORE_INTERVAL_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class SpoutProgress:
+class SpoutProgress(Struct, frozen=True):
     """Position and kills of one spout task; both packed, b"" where there is none."""
 
     position: bytes = b""

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from topo.checkpoint.coordinator import CheckpointCoordinator
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
@@ -24,6 +24,7 @@ from topo.master.membership import Membership, Slot, SlotState
 from topo.master.positions import Positions
 from topo.master.routes import routes_for, routing_table
 from topo.master.statistics import TopologyStatistics
+from topo.plan.outline import first_difference, outline
 from topo.plan.physical import PhysicalPlan
 from topo.tracking.suspects import Suspects
 from topo.wire import control
@@ -142,11 +143,17 @@ class Recovery:
         if slot.state is not SlotState.STARTING:
             return
         if message.digest != self._digest:
-            self.lose(slot, "it built another plan from its code than the master did; submit the topology again", now, kill=True)
+            self.lose(slot, self._other_plan(message.outline), now, kill=True)
         elif set(message.tasks) != set(slot.tasks):
             self.lose(slot, "it registered other tasks than the plan gives it", now, kill=True)
         else:
             self.membership.registered(slot, message, now)
+
+    def _other_plan(self, theirs: Sequence[str]) -> str:
+        parts = first_difference(outline(self._plan), theirs) if theirs else None
+        where = "" if parts is None else f": the first difference is {parts[0]} in the master, {parts[1]} in the worker"
+        fix = "keep chance, time, environment and the order of sets out of it, and submit the topology again"
+        return f"it built another plan from its code than the master did{where}; {fix}"
 
     def task_ready(self, message: control.TaskReady) -> None:
         """A task has all its in-edges open; after the last one, spouts may emit."""

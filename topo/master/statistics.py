@@ -195,14 +195,28 @@ class TopologyStatistics:
         book = self._components[component]
         if book.last_at is None:
             return Span(_NOTHING, _NOTHING, 0.0)
-        # A component of one task counts from heartbeat to heartbeat, which is exact; one without figures has stood still.
-        until = book.last_at if now - book.last_at < self._silent_s else now
+        until = self._until(book.last_at, now)
         if window_s is None:
             first: Sample | None = _NOTHING._replace(at=book.first_at)
         else:
             first = book.ring.before(until - window_s)
         assert first is not None
         return Span(first, sample_of(book.sums, book.last_at), until)
+
+    def growth(self, component: str, now: float, counters: Iterable[str], window_s: float) -> dict[str, float]:
+        """Return, of some counters, those that have grown in a window, and by how much a second."""
+        book = self._components[component]
+        if book.last_at is None:
+            return {}
+        until = self._until(book.last_at, now)
+        first = book.ring.before(until - window_s)
+        assert first is not None
+        grown = {name: book.sums.counters.get(name, 0) - first.counters.get(name, 0) for name in counters}
+        return {name: more / (until - first.at) for name, more in grown.items() if more > 0 and until > first.at}
+
+    def _until(self, last_at: float, now: float) -> float:
+        """A component of one task counts from heartbeat to heartbeat, which is exact; one without figures has stood still."""
+        return last_at if now - last_at < self._silent_s else now
 
     def validate(self) -> None:
         """Assert that the sums are those of all tasks."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from threading import RLock
+from typing import Any, Self
 
 from topo.errors import TopoEnvironmentError, UserError
 from topo.storage.state_folder import StateFolder, TopologyFolder, home_folder
@@ -37,6 +40,11 @@ class Client:
     def __init__(self, name: str, home: Path | None = None) -> None:
         self.folder: TopologyFolder = StateFolder(home or home_folder(os.environ)).find(name)
 
+    @classmethod
+    def of(cls, folder: TopologyFolder) -> Self:
+        """Return the client of a topology by its folder."""
+        return cls(folder.name, folder.path.parents[1])
+
     def request(self, verb: str, timeout_s: float = 10.0, **arguments: Any) -> Any:
         """Return the master's answer.
 
@@ -51,20 +59,25 @@ class Client:
             endpoint = json.loads(self.folder.master.read_bytes())["client_endpoint"]
         except (OSError, ValueError, KeyError) as error:
             raise Unreachable(f"the master of {name!r} has not published its address yet; try again in a moment") from error
-        asker = ControlClient(endpoint)
-        until = time.monotonic() + timeout_s
-        try:
+        with self._connected(endpoint) as asker:
+            until = time.monotonic() + timeout_s
             asker.ask(control.encode(control.Request(verb, arguments)))
             while (answer := asker.answer(min(_LOOK_S, timeout_s))) is None:
                 self._check_master()
                 if time.monotonic() >= until:
                     raise AnswerTimeout(f"{self._stalled()}; {verb!r} had no answer within {timeout_s:g} s")
-        finally:
-            asker.close()
         reply = control.decode_reply(answer, 16 * control.MAX_CONTROL)
         if not reply.ok:
             raise UserError(reply.error)
         return reply.result
+
+    @contextmanager
+    def _connected(self, endpoint: str) -> Iterator[ControlClient]:
+        asker = ControlClient(endpoint)
+        try:
+            yield asker
+        finally:
+            asker.close()
 
     def _stalled(self) -> str:
         """Say that the master does not answer, and what helps."""
@@ -80,3 +93,43 @@ class Client:
             raise Unreachable(
                 f"topology {name!r} is not running; `topo status {name}` shows how it ended, `topo resume {name}` continues it"
             )
+
+
+class LastingClient(Client):
+    """Keeps its connection between requests, which a new one for each would make the most of their cost, until `close`.
+
+    One request at a time, whichever thread asks. It finds a new master without help.
+    """
+
+    def __init__(self, name: str, home: Path | None = None) -> None:
+        super().__init__(name, home)
+        self._lock = RLock()
+        self._kept: ControlClient | None = None
+        self._endpoint = ""
+
+    def close(self) -> None:
+        with self._lock:
+            if self._kept is not None:
+                self._kept.close()
+            self._kept = None
+
+    def _check_master(self) -> None:
+        try:
+            super()._check_master()
+        except Unreachable:
+            # A connection to a topology that has ended would try for ever to be made again.
+            self.close()
+            raise
+
+    @contextmanager
+    def _connected(self, endpoint: str) -> Iterator[ControlClient]:
+        with self._lock:
+            if self._kept is None or endpoint != self._endpoint:
+                self.close()
+                self._kept, self._endpoint = ControlClient(endpoint), endpoint
+            try:
+                yield self._kept
+            except BaseException:
+                # An answer that comes too late must not be taken for that to the next request.
+                self.close()
+                raise

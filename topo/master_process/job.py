@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from topo.plan.physical import PhysicalPlan
 from topo.storage.state_folder import TopologyFolder
@@ -10,8 +10,7 @@ from topo.storage.submitted import SubmittedTopology
 from topo.wire.serializers import SerializerRegistry
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One topology to run.
 
     Attributes:

@@ -25,6 +25,7 @@ from topo.master.commands import (
     StopWorker,
     StoreDeadLetters,
     StorePositions,
+    StoreReplays,
 )
 from topo.master.ending import EndingStage
 from topo.master.events import (
@@ -39,6 +40,7 @@ from topo.master.events import (
 )
 from topo.master.links import HeldCommands, Life, WorkerEnd, WorkerLinks
 from topo.master.master import TopologyMaster
+from topo.master.observations import Observations
 from topo.master.outcome import Outcome
 from topo.master.positions import SpoutProgress
 from topo.tracking.suspects import InFlightTuples
@@ -87,6 +89,9 @@ class Records(Protocol):
     def store_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> bool:
         """Append dead letters; False when they were not stored."""
 
+    def store_replays(self, results: Mapping[int, str | None]) -> None:
+        """Append results of dead letters that were emitted again."""
+
     def record(self, error: RecordError) -> None:
         """Write a row of `topo errors`."""
 
@@ -126,6 +131,7 @@ class MasterLoop:
         self.outcome: Outcome | None = None
         self.links = WorkerLinks(master.membership.is_current, self._is_closing)
         self.held = HeldCommands()
+        self.observations = Observations(master.plan)
         self._link = link
         self._workers = workers
         self._records = records
@@ -161,12 +167,19 @@ class MasterLoop:
         now = self._clock()
         if (deadline := self.master.next_deadline()) is not None and now >= deadline:
             self.handle(Tick())
+        self.pass_observations(now)
         if now >= self._alive_at:
             self._alive_at = now + self.master.plan.config.heartbeat_s
             for slot in self.master.membership.live():
                 if slot.incarnation is not None:
                     life = slot.worker, slot.incarnation
                     self._transmit(life, control.encode(self.links.alive(life)))
+
+    def pass_observations(self, now: float) -> None:
+        """Send workers the observations that begin and end."""
+        lives = {(slot.worker, slot.incarnation) for slot in self.master.membership.live() if slot.incarnation is not None}
+        for life, message in self.observations.messages(lives, now):
+            self.links.send(life, control.encode(message), self._transmit)
 
     def next_turn(self) -> float:
         """When the loop has to turn if nothing arrives before."""
@@ -207,6 +220,8 @@ class MasterLoop:
         elif isinstance(command, StoreDeadLetters):
             if self._records.store_dead_letters(command.dead_letters):
                 self._asked.append(DeadLettersWritten(command.worker, command.incarnation, command.dead_letters))
+        elif isinstance(command, StoreReplays):
+            self._records.store_replays(command.results)
         elif isinstance(command, Finished):
             self.outcome = command.outcome
         elif self._store is not None:
@@ -228,7 +243,10 @@ class MasterLoop:
             return
         if lost := self.links.received(life, identity, message):
             self.handle(MessagesLost(*life, lost))
-        self.handle(WorkerMessage(*life, message))
+        if isinstance(message, control.Observed):
+            self.observations.took(message, self._clock())
+        else:
+            self.handle(WorkerMessage(*life, message))
 
     def _is_closing(self, worker: WorkerId) -> bool:
         ending = self.master.ending

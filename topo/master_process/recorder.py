@@ -8,13 +8,14 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from topo.dead_letters.records import letter_row
+from topo.dead_letters.replays import DONE, FAILED
 from topo.errors import TopoEnvironmentError
 from topo.ids import TaskId
 from topo.master.commands import MasterRecord, RecordError
@@ -98,6 +99,19 @@ class Recorder:
             self.record(RecordError("DeadLettersNotStored", why))
             return False
         return True
+
+    def store_replays(self, results: Mapping[int, str | None]) -> None:
+        """Append results of dead letters that were emitted again: why it has failed, None where it is done."""
+        try:
+            self.append_replays((number, DONE if why is None else FAILED, why or "") for number, why in results.items())
+        except TopoEnvironmentError as error:
+            self.record(RecordError("DeadLettersNotStored", f"results of replays: {error}"))
+
+    def append_replays(self, changes: Iterable[tuple[int, str, str]]) -> None:
+        """Append number, state and reason of dead letters, durably. Raises TopoEnvironmentError when they cannot be written."""
+        self._check_folder()
+        rows = [{"dead_letter": one, "at_ms": int(time.time() * 1000), "state": state, "why": why} for one, state, why in changes]
+        append_lines(self._job.folder.replays, [json.dumps(row).encode() for row in rows])
 
     def record(self, error: RecordError) -> None:
         """Write a row of `topo errors`; a row that cannot be written is kept for `save_again`."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from topo.checkpoint.assignment import shapes_of
 from topo.checkpoint.manifest import Manifest, misfits, reopened, without
@@ -13,8 +15,7 @@ from topo.plan.physical import PhysicalPlan
 from topo.storage.checkpoint_store import CheckpointStore, locate, open_store
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """The state that a run continues from.
 
     Attributes:
@@ -30,8 +31,7 @@ class Restored:
     passed_over: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """The starting point of a run.
 
     Attributes:

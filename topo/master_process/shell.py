@@ -32,8 +32,10 @@ from topo.master_process.history_keeper import HistoryKeeper
 from topo.master_process.job import Job
 from topo.master_process.launcher import Launcher
 from topo.master_process.loop import MasterLoop
+from topo.master_process.observation_verbs import observation_verbs
 from topo.master_process.part_server import PartServer
 from topo.master_process.recorder import Incident, Recorder, read_progress
+from topo.master_process.replay_desk import ReplayDesk
 from topo.master_process.restore_point import Restored, checkpoint_to_restore, settle, start_of
 from topo.master_process.starter import WorkerStarter
 from topo.observability.overview import questions
@@ -132,6 +134,9 @@ class MasterShell:
         }
         self._history = HistoryKeeper(job.folder.history, lambda: of_overview(window="1s"))
         self._questions["history"] = self._history.answer
+        self._replays = ReplayDesk(job, self._recorder, self.loop.handle)
+        self._questions["replay"] = self._replays.answer
+        self._questions |= observation_verbs(self.loop, clock)
         self._reported_at = 0.0
         self._look_at = 0.0
 
@@ -168,6 +173,7 @@ class MasterShell:
             for problem in self._restored.problems:
                 self._recorder.record(RecordError("CheckpointDamaged", f"{problem}; an earlier one is restored"))
             self.loop.handle(Started())
+            self._replays.resume()
             while self.loop.outcome is None:
                 self.sleep()
                 self.turn()

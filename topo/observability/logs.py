@@ -10,14 +10,16 @@ code, a crash) goes to the file that the launcher gave the process.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+import os
+import stat
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +64,7 @@ class TaskLog:
 
     def open(self, path: Path, level: int, max_bytes: int, kept: int) -> None:
         """Take over logging and the standard streams of this process."""
-        handler = _Handler(path, maxBytes=max_bytes, backupCount=kept, encoding="utf-8", delay=True)
+        handler = _Handler(path, max_bytes, kept)
         handler.setFormatter(_JsonLines(self))
         root = logging.getLogger()
         root.addHandler(handler)
@@ -129,8 +131,41 @@ class _JsonLines(logging.Formatter):
         return json.dumps(row)
 
 
-class _Handler(RotatingFileHandler):
-    """Never disturbs the code that logs: a record that cannot be written goes to the standard error of the process."""
+class _Handler(logging.FileHandler):
+    """Never disturbs the code that logs: a record that cannot be written goes to the standard error of the process.
+
+    A full file becomes `NAME.1`, and older ones move up to `NAME.kept`, as with `logging.handlers.RotatingFileHandler`, which
+    would load sockets and their constants into each worker.
+    """
+
+    def __init__(self, path: Path, max_bytes: int, kept: int) -> None:
+        # Opened by the first line, and again by the next one where that failed.
+        super().__init__(path, encoding="utf-8", delay=True)
+        self._max_bytes = max_bytes
+        self._kept = kept
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record) + self.terminator
+            stream = self.stream or self._open()
+            found = os.fstat(stream.fileno())
+            if found.st_size and found.st_size + len(line) >= self._max_bytes and stat.S_ISREG(found.st_mode):
+                self.stream = None
+                stream.close()
+                self._move_up()
+                stream = self._open()
+            self.stream = stream
+            stream.write(line)
+            stream.flush()
+        except Exception:
+            self.handleError(record)
+
+    def _move_up(self) -> None:
+        newest = Path(self.baseFilename)
+        names = [newest, *(newest.with_name(f"{newest.name}.{age}") for age in range(1, self._kept + 1))]
+        for older, newer in reversed(list(itertools.pairwise(names))):
+            with suppress(FileNotFoundError):
+                older.replace(newer)
 
     def handleError(self, record: logging.LogRecord) -> None:
         if sys.__stderr__ is not None:

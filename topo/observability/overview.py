@@ -32,6 +32,8 @@ _SHOWN = ("emitted", "transferred", "executed", "acked", "failed", "errors", "ti
 BOUNDS_S = tuple(4.0**power for power in range(-10, 4))
 """Bounds of latencies for Prometheus: each is one of the bounds of our buckets, so the counts are exact."""
 _BOUND_BUCKETS = tuple(next(bucket for bucket in range(BUCKET_COUNT) if upper_bound(bucket) >= bound) for bound in BOUNDS_S)
+MINUTE_S = 60.0
+"""Whatever window is asked for, counters of trouble grow in the last minute: they are few, and move in jerks."""
 _TROUBLE = ("failed", "errors", "timed_out", "late_acks", "replayed", "dead_lettered", "late", "late_dropped")
 
 
@@ -42,8 +44,12 @@ def window_s(name: str) -> float | None:
     return WINDOWS[name]
 
 
-def overview(master: TopologyMaster, now: float, window: str = "10s") -> Figures:
-    """Return status, totals, components, edges, checkpoints and workers in brief. Raises UserError for an unknown window."""
+def overview(master: TopologyMaster, now: float, window: str = "10s", *, buckets: bool = False) -> Figures:
+    """Return status, totals, components, edges, checkpoints and workers in brief. Raises UserError for an unknown window.
+
+    Args:
+        buckets: add the buckets of each histogram as they are.
+    """
     span_s = window_s(window)
     plan, counts = master.plan, master.counts
     word, reason = status_of(master, now)
@@ -54,7 +60,8 @@ def overview(master: TopologyMaster, now: float, window: str = "10s") -> Figures
         for target, tuples in targets.items():
             waiting[target] = waiting.get(target, 0) + tuples
     components = [
-        _component(master, component, spans[component.id], waiting.get(component.id, 0)) for component in plan.components
+        _component(master, component, spans[component.id], now, waiting.get(component.id, 0), buckets)
+        for component in plan.components
     ]
     return {
         "topology": plan.name,
@@ -89,7 +96,8 @@ def component_rows(master: TopologyMaster, component: str, now: float, window: s
     row = next(one for one in shown["components"] if one["component"] == component)
     tasks = [task_row(master, task) for task in master.plan.tasks_of(component)]
     edges = [edge for edge in shown["edges"] if component in (edge["source"], edge["target"])]
-    return {"component": row, "tasks": tasks, "edges": edges}
+    operators = list(master.plan.component(component).operators)
+    return {"component": row, "operators": operators, "tasks": tasks, "edges": edges}
 
 
 def worker_rows(master: TopologyMaster, now: float) -> list[Figures]:
@@ -97,7 +105,9 @@ def worker_rows(master: TopologyMaster, now: float) -> list[Figures]:
     return [worker_row(master, slot, now) for slot in master.membership.slots.values()]
 
 
-def _component(master: TopologyMaster, component: PlannedComponent, span: Span, waiting: int) -> Figures:
+def _component(
+    master: TopologyMaster, component: PlannedComponent, span: Span, now: float, waiting: int, buckets: bool
+) -> Figures:
     figures, tasks = master.figures, master.plan.tasks_of(component.id)
     sums, levels = figures.sums(component.id), figures.levels(component.id)
     counters = {name: count for name, count in sums.counters.items() if count or name in _SHOWN}
@@ -125,8 +135,8 @@ def _component(master: TopologyMaster, component: PlannedComponent, span: Span, 
         "in_front": waiting,
         "wait_s": _short(wait_s),
         **measured,
-        "histogram": _histogram(sums.latencies.get(name)),
-        "growing": {counter: _short(span.rate(counter)) for counter in _TROUBLE if span.count(counter) > 0},
+        "histogram": _histogram(sums.latencies.get(name), buckets),
+        "growing": {name: _short(rate) for name, rate in figures.growth(component.id, now, _TROUBLE, MINUTE_S).items()},
         **_limits(master, component),
         "user": {kind: {name: _short(value) for name, value in values.items()} for kind, values in user.items() if values},
     }
@@ -214,13 +224,14 @@ def _worker(row: Figures) -> Figures:
     )
 
 
-def _histogram(measured: HistogramSum | None) -> Figures | None:
+def _histogram(measured: HistogramSum | None, buckets: bool) -> Figures | None:
     """Return the counts up to each of BOUNDS_S, and the sum, since the master has begun; None where nothing was measured."""
     if measured is None:
         return None
     counts = measured.counts
     below = [sum(count for bucket, count in counts.items() if bucket <= bound) for bound in _BOUND_BUCKETS]
-    return {"counts": below, "count": sum(counts.values()), "sum_s": measured.total}
+    shown = {"counts": below, "count": sum(counts.values()), "sum_s": measured.total}
+    return shown | {"buckets": {str(bucket): count for bucket, count in counts.items()}} if buckets else shown
 
 
 def _brief(histogram: HistogramSnapshot) -> Figures | None:
@@ -243,7 +254,7 @@ def _short(value: float | None) -> float | None:
 def questions(master: TopologyMaster, clock: Callable[[], float]) -> dict[str, Callable[..., Any]]:
     """Return the verbs of a master that ask for figures, each with a function of its arguments."""
     return {
-        "overview": lambda window="10s": overview(master, clock(), window),
+        "overview": lambda window="10s", buckets=False: overview(master, clock(), window, buckets=buckets),
         "component": lambda component, window="10s": component_rows(master, component, clock(), window),
         "workers": lambda: worker_rows(master, clock()),
         "checkpoint": lambda checkpoint: checkpoint_rows(master, checkpoint),

@@ -228,6 +228,7 @@ def component_row(master: TopologyMaster, component: PlannedComponent, now: floa
         "component": component.id,
         "kind": component.kind.value,
         "parallelism": len(tasks),
+        "operators": list(component.operators),
         "counters": _NO_COUNTS | sums.counters,
         **_of_levels(master, component, figures.levels(component.id)),
         "latencies_s": _latencies(component, {name: histogram.snapshot() for name, histogram in sums.latencies.items()}),

@@ -1,54 +1,55 @@
 """Why a topology is slow or in trouble, in words: from its overview to findings. Pure.
 
-A rule looks at one overview, and at that of the last minute for things that grow, and returns findings: the cause, the
-component, the figures that show it, and the command or change that mends it. `RULES` is the order in which findings are shown.
+A rule looks at one overview and returns findings: the cause, the component, the figures that show it, and the command or change
+that mends it. `RULES` is the order in which findings are shown.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from topo.operate import load_rules, trouble_rules
 from topo.operate.view import FindingRow, Overview, View
 
-Rule = Callable[[View], Iterator[FindingRow]]
+Rule = tuple[str, str, Callable[[View], Iterator[FindingRow]]]
+"""Kind and severity of its findings, and what finds them."""
 
 RULES: tuple[Rule, ...] = (
-    trouble_rules.lost_workers,
-    trouble_rules.failing,
-    trouble_rules.given_up,
-    load_rules.timeouts,
-    load_rules.too_many_processes,
-    load_rules.bottlenecks,
-    load_rules.hot_keys,
-    load_rules.messages_held,
-    trouble_rules.held_back,
-    trouble_rules.late_data,
-    trouble_rules.slow_checkpoints,
-    load_rules.slow_sources,
+    ("worker lost again and again", "problem", trouble_rules.lost_workers),
+    ("errors", "problem", trouble_rules.failing),
+    ("dead letters", "problem", trouble_rules.given_up),
+    ("timeouts", "problem", load_rules.timeouts),
+    ("too many processes", "slow", load_rules.too_many_processes),
+    ("bottleneck", "slow", load_rules.bottlenecks),
+    ("hot key", "slow", load_rules.hot_keys),
+    ("messages held", "slow", load_rules.messages_held),
+    ("event time held back", "slow", trouble_rules.held_back),
+    ("late data", "problem", trouble_rules.late_data),
+    ("checkpoint slow", "slow", trouble_rules.slow_checkpoints),
+    ("source slow", "note", load_rules.slow_sources),
 )
 
 
 _LOG = logging.getLogger(__name__)
 
 
-def diagnose(overview: Overview, minute: Overview | None = None, rules: tuple[Rule, ...] = RULES) -> list[FindingRow]:
-    """Return the findings about a topology that runs, in the order of `rules`; notes only where nothing else is found.
+def diagnose(overview: Overview, rules: tuple[Rule, ...] = RULES) -> list[FindingRow]:
+    """Return the findings about a topology that runs, by its overview of the last 10 s, in the order of `rules`.
 
-    Args:
-        overview: of the last 10 s.
-        minute: of the last minute, for counts that grow; the same by default.
+    Notes only where nothing else is found.
     """
-    view = View(overview, overview if minute is None else minute)
+    view = View(overview)
     found = [one for rule in rules for one in _by(rule, view)]
     return [one for one in found if one.severity != "note"] or found
 
 
 def _by(rule: Rule, view: View) -> list[FindingRow]:
     """Return what a rule finds; an exception in it must not end `topo status`, or the scrape of all topologies."""
+    kind, severity, find = rule
     try:
-        return list(rule(view))
+        return [replace(found, kind=kind, severity=severity) for found in find(view)]
     except Exception:
-        _LOG.exception("the rule %s failed on %s, and is left out", getattr(rule, "__name__", rule), view.name)
+        _LOG.exception("the rule about %s failed on %s, and is left out", kind, view.name)
         return []

@@ -21,8 +21,6 @@ def bottlenecks(view: View) -> Iterator[FindingRow]:
         victims = f"; it holds back {names(held)}" if held else ""
         more = 2 * row["parallelism"]
         yield FindingRow(
-            "bottleneck",
-            "slow",
             component,
             f"{component} is the bottleneck: its busiest task works {percent(row['capacity'])} of the time, and "
             f"{count(row['in_front'])} tuples{wait} wait in front of it{victims}",
@@ -46,8 +44,6 @@ def hot_keys(view: View) -> Iterator[FindingRow]:
         )
         cause = "one key has most of its tuples" if keyed else "its tuples take longer than those of the others"
         yield FindingRow(
-            "hot key",
-            "slow",
             component,
             f"{task} works {percent(row['capacity'])} of the time, the other tasks of {component} {percent(others)}: {cause}",
             "another key, or partial_key_grouping" if keyed else "look at the tuples of that task",
@@ -67,8 +63,6 @@ def too_many_processes(view: View) -> Iterator[FindingRow]:
         # A whole core's worth of work that has no core, in more processes than there are cores.
         if len(workers) > cores and starved > max(1.0, 0.5 * cores) and used > 0.3 * cores:
             yield FindingRow(
-                "too many processes",
-                "slow",
                 "",
                 f"{len(workers)} workers share {cores} cores of {host}: they use {used:.1f} of them, and wait for "
                 f"{starved:.1f} more that do not exist",
@@ -92,8 +86,6 @@ def messages_held(view: View) -> Iterator[FindingRow]:
             keeps = "its windows keep" if holder["levels"].get("open_windows") else "it has taken and not acked"
             where = f"in {component}: {keeps} {count(held)} of them"
         yield FindingRow(
-            "messages held",
-            "slow",
             component,
             f"all idle, and {count(pending)} messages of {spout['component']} are pending, as many as may be: "
             f"they are held {where}",
@@ -119,8 +111,6 @@ def slow_sources(view: View) -> Iterator[FindingRow]:
             else "it has nothing more to emit"
         )
         yield FindingRow(
-            "source slow",
-            "note",
             component,
             f"the source {component} sets the pace, {rate(spout['out_per_s'])} a second: {why}, and no bolt is busier than "
             f"{percent(busiest)}",
@@ -132,7 +122,7 @@ def slow_sources(view: View) -> Iterator[FindingRow]:
 
 def timeouts(view: View) -> Iterator[FindingRow]:
     for spout in view.spouts:
-        growing = view.growing[spout["component"]]
+        growing = spout["growing"]
         if "timed_out" not in growing and "late_acks" not in growing:
             continue
         per_minute = 60 * growing.get("timed_out", 0.0)
@@ -146,8 +136,6 @@ def timeouts(view: View) -> Iterator[FindingRow]:
         longer = int(4 * (spout["message_timeout_s"] or 30))
         commands = (f"topo submit TOPOLOGY -s message_timeout={longer}s",) if is_late else (f"topo dead-letters {view.name}",)
         yield FindingRow(
-            "timeouts",
-            "problem",
             component,
             f"{count(per_minute)} messages of {spout['component']} a minute get no ack within {limit}: {cause}{where}",
             "a longer message_timeout, or collector.reset_timeout while a call lasts" if is_late else "ack every input",

@@ -34,9 +34,7 @@ def history(
     parts = list(_stored(folder, since_s))
     if folder.is_running():
         try:
-            rows = Client(folder.name, folder.path.parents[1]).request(
-                "history", deadline_s, since_ms=1000 * since_s, step_s=step_s
-            )
+            rows = Client.of(folder).request("history", deadline_s, since_ms=1000 * since_s, step_s=step_s)
             parts += [columns_of(row) for row in rows]
         except Unreachable:
             # It has ended meanwhile, or has just begun: the lines on disk are all.

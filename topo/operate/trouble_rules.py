@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from topo.operate.view import FindingRow, View, count, seconds
@@ -29,28 +29,12 @@ def held_back(view: View) -> Iterator[FindingRow]:
             continue
         stands = "has not begun" if time["lag_s"] is None else f"is {seconds(time['lag_s'])} behind the clock"
         yield FindingRow(
-            "event time held back",
-            "slow",
             culprit.partition("[")[0],
             f"event time in {component} {stands}: it waits for {culprit}, which emits nothing",
             f"WatermarkStrategy.with_idleness(...) for {culprit.partition('[')[0]}",
             (f"topo history {view.name} --series lag",),
             {} if time["lag_s"] is None else {"lag_s": time["lag_s"]},
         )
-
-
-def late_data(view: View) -> Iterator[FindingRow]:
-    for component, growing in view.growing.items():
-        if dropped := growing.get("late_dropped"):
-            yield FindingRow(
-                "late data",
-                "problem",
-                component,
-                f"{component} drops {count(60 * dropped)} inputs a minute that come too late for their windows",
-                "a later watermark (out_of_orderness), allowed lateness, or a late stream",
-                (f"topo status {view.name}",),
-                {"late_dropped_per_s": dropped},
-            )
 
 
 def slow_checkpoints(view: View) -> Iterator[FindingRow]:
@@ -61,9 +45,8 @@ def slow_checkpoints(view: View) -> Iterator[FindingRow]:
     most_s = 0.5 * view.all["checkpoint_interval_s"]
     if under_way and under_way["since_s"] > most_s and (last is None or under_way["since_s"] > last["duration_s"]):
         yield FindingRow(
-            "checkpoint slow",
-            "slow",
-            _component_in(under_way["waiting_for"]),
+            # The first that "the parts of tasks 3 (count), 4 (count)" names.
+            under_way["waiting_for"].partition("(")[2].partition(")")[0],
             f"checkpoint {under_way['checkpoint']} is under way for {seconds(under_way['since_s'])}, and waits for "
             f"{under_way['waiting_for']}",
             _BARRIERS,
@@ -93,8 +76,6 @@ def _slow_part(view: View, last: Mapping[str, Any], slowest: Mapping[str, Any]) 
         why = f"{task} {parts[longest]} for {seconds(longest_s)}"
         remedy = _BARRIERS if longest == "alignment_ms" else "less state, or a quicker store"
     return FindingRow(
-        "checkpoint slow",
-        "slow",
         component,
         f"checkpoint {last['checkpoint']} took {seconds(last['duration_s'])}: {why}",
         remedy,
@@ -111,8 +92,6 @@ def lost_workers(view: View) -> Iterator[FindingRow]:
     for worker in view.all["workers"]:
         if worker["losses"] >= 3 and view.all["status"] == "DEGRADED":
             yield FindingRow(
-                "worker lost again and again",
-                "problem",
                 worker["busy_in"].partition(":")[0],
                 f"worker {worker['worker']} was lost {worker['losses']} times: {worker['lost_why']}",
                 "the exception, or the signal, names the cause",
@@ -121,34 +100,35 @@ def lost_workers(view: View) -> Iterator[FindingRow]:
             )
 
 
-def given_up(view: View) -> Iterator[FindingRow]:
-    for spout in view.spouts:
-        if dropped := view.growing[spout["component"]].get("dead_lettered"):
-            yield FindingRow(
-                "dead letters",
-                "problem",
-                spout["component"],
-                f"{count(60 * dropped)} messages of {spout['component']} a minute are given up",
-                "mend what they fail on",
-                (f"topo dead-letters {view.name}", f"topo errors {view.name}"),
-                {"dead_lettered_per_s": dropped},
-            )
+def growing(counter: str, sentence: str, remedy: str, *commands: str) -> Callable[[View], Iterator[FindingRow]]:
+    """Return a rule about a counter that should stand still; texts may name `component`, `topology` and `count` a minute."""
+
+    def rule(view: View) -> Iterator[FindingRow]:
+        for component, row in view.rows.items():
+            if per_s := row["growing"].get(counter):
+                facts = {"component": component, "topology": view.name, "count": count(60 * per_s)}
+                texts = tuple(command.format(**facts) for command in commands)
+                yield FindingRow(component, sentence.format(**facts), remedy, texts, {f"{counter}_per_s": per_s})
+
+    return rule
 
 
-def failing(view: View) -> Iterator[FindingRow]:
-    for component, growing in view.growing.items():
-        if errors := growing.get("errors"):
-            yield FindingRow(
-                "errors",
-                "problem",
-                component,
-                f"{component} has {count(60 * errors)} errors a minute",
-                "the file and line are in",
-                (f"topo errors {view.name} --component {component}",),
-                {"errors_per_s": errors},
-            )
-
-
-def _component_in(waiting_for: str) -> str:
-    """Return the first component that "the parts of tasks 3 (count), 4 (count)" names."""
-    return waiting_for.partition("(")[2].partition(")")[0]
+failing = growing(
+    "errors",
+    "{component} has {count} errors a minute",
+    "the file and line are in",
+    "topo errors {topology} --component {component}",
+)
+given_up = growing(
+    "dead_lettered",
+    "{count} messages of {component} a minute are given up",
+    "mend what they fail on",
+    "topo dead-letters {topology}",
+    "topo errors {topology}",
+)
+late_data = growing(
+    "late_dropped",
+    "{component} drops {count} inputs a minute that come too late for their windows",
+    "a later watermark (out_of_orderness), allowed lateness, or a late stream",
+    "topo status {topology}",
+)

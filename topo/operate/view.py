@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 HOT = 0.8
@@ -21,22 +21,22 @@ class FindingRow:
     """A finding.
 
     Attributes:
-        kind: a word for programs, such as "bottleneck".
-        severity: "problem", "slow" or "note".
         component: the component that it is about; "" for the whole topology.
         sentence: cause and evidence.
         remedy: what mends it.
         commands: those that mend it, or show more.
         figures: the evidence, by name.
+        kind: a word for programs, such as "bottleneck"; it and the next are those of the rule.
+        severity: "problem", "slow" or "note".
     """
 
-    kind: str
-    severity: str
     component: str
     sentence: str
     remedy: str
-    commands: tuple[str, ...] = ()
-    figures: Mapping[str, float] = field(default_factory=dict)
+    commands: tuple[str, ...]
+    figures: Mapping[str, float]
+    kind: str = ""
+    severity: str = ""
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self) | {"commands": list(self.commands), "figures": dict(self.figures)}
@@ -45,14 +45,13 @@ class FindingRow:
 class View:
     """An overview, by component."""
 
-    def __init__(self, overview: Overview, minute: Overview) -> None:
+    def __init__(self, overview: Overview) -> None:
         self.all = overview
         self.name: str = overview["topology"]
         self.is_settled = overview["uptime_s"] >= SETTLED_S and overview["status"] in ("RUNNING", "DEGRADED")
         self.rows = {row["component"]: row for row in overview["components"] if row["kind"] != "acker"}
         self.spouts = [row for row in self.rows.values() if row["kind"] == "spout"]
         self.bolts = [row for row in self.rows.values() if row["kind"] == "bolt"]
-        self.growing = {row["component"]: row["growing"] for row in minute["components"]}
         self.readers: dict[str, list[str]] = {}
         self.sources: dict[str, list[str]] = {}
         for edge in overview["edges"]:

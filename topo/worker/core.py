@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from topo.errors import FrameError, TopoInternalError
 from topo.hot import unpack_words
@@ -29,8 +30,7 @@ _LEAVING = Idle()
 _TURN = Turn()
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerExit:
+class WorkerExit(Struct, frozen=True):
     """The worker has to end.
 
     Attributes:
@@ -50,6 +50,8 @@ EXIT_REPLACED = 4
 EXIT_ORPHANED = 5
 """No master sent a message for `master_timeout`, or messages of it were lost."""
 
+
+_NOT_FOR_TASKS = control.Alive | control.CheckpointAborted | control.Stop | control.Observe | control.Unobserve
 
 LONGEST_BUSY_S = 0.25
 """Upper bound between two flushes in a worker that is never idle."""
@@ -248,7 +250,7 @@ class Worker:
     def _on_message(self, message: control.FromMaster, now: float) -> None:
         if isinstance(message, control.Routes):
             self._adopt(message, now)
-        elif isinstance(message, control.DeadLettersStored):
+        elif isinstance(message, control.DeadLettersStored | control.ReplayLetters):
             if message.task in self.tasks:
                 self._handle(self.tasks[message.task], message, now)
         elif isinstance(message, control.Probe):
@@ -258,7 +260,7 @@ class Worker:
             self._is_closing = True
             self._each(message, now)
             self._leave_when_closed()
-        elif not isinstance(message, control.Alive | control.CheckpointAborted | control.Stop):
+        elif not isinstance(message, _NOT_FOR_TASKS):
             self._each(message, now)
 
     @property

@@ -15,10 +15,10 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgpack
+from msgspec import Struct
 
 from topo.errors import TopoEnvironmentError
 from topo.ids import ID_BYTES, TaskId
@@ -30,8 +30,7 @@ _HEADER = struct.Struct("=6Q")
 _BEGIN, _END = 0, 1
 
 
-@dataclass(frozen=True, slots=True)
-class CrashMark:
+class CrashMark(Struct, frozen=True):
     """A batch that was being processed.
 
     Attributes:

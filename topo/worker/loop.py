@@ -20,6 +20,7 @@ from topo.transport.base import Outlet, Transport
 from topo.wire import control
 from topo.worker.connections import INBOX, Connections
 from topo.worker.core import EXIT_ORPHANED, Worker, WorkerExit
+from topo.worker.observing import Observing
 from topo.worker.session import FINISH_S, OrderlyEnd, WorkerSession
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Loop:
         start_file: removed by the master when it has seen this process end; gone before, the state folder was removed.
         stint_s: how long a turn may work before it ends; 0 on a clock that stands still meanwhile.
         process_figures: reads the figures of the process, for heartbeats; None where tasks share it with the master.
+        observing: the observations of its tasks; without it there are none.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Loop:
         start_file: Path | None = None,
         stint_s: float = STINT_S,
         process_figures: Callable[[], Mapping[str, float]] | None = None,
+        observing: Observing | None = None,
     ) -> None:
         self.worker = worker
         self.session = session
@@ -75,6 +78,7 @@ class Loop:
         self._start_file = start_file
         self._stint_s = stint_s
         self._process_figures = process_figures
+        self._observing = observing or Observing({})
         self._is_busy = True
         self._is_to_finish = False
         self._end: OrderlyEnd | None = None
@@ -149,8 +153,8 @@ class Loop:
         self.worker.exit = self.worker.exit or exit_
 
     def _next_turn(self) -> float:
-        deadline = self.worker.next_deadline(self._clock())
-        return self.session.next_beat if deadline is None else min(deadline, self.session.next_beat)
+        deadlines = (self.worker.next_deadline(self._clock()), self._observing.next_deadline(), self.session.next_beat)
+        return min(at for at in deadlines if at is not None)
 
     def _work(self, ready: list[str], now: float, stint_s: float) -> tuple[bool, bool]:
         """Read, and let the tasks work.
@@ -186,6 +190,7 @@ class Loop:
         for message in messages:
             if isinstance(message, control.Routes) and message.term >= self.worker.term and message.epoch > self.worker.epoch:
                 self._connections.adopt(message)
+            self._observing.take(message, now)
         self.worker.on_messages(messages, now)
 
     def _perform(self) -> None:
@@ -196,6 +201,9 @@ class Loop:
             else:
                 messages.append(command.message)
         self._connections.send()
+        if not self._observing.is_idle:
+            for report in self._observing.due(self._clock()):
+                self.session.send(report)
         if messages:
             if any(isinstance(message, _BEHIND_FIGURES) for message in messages):
                 self._send_beat(self._clock())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -17,6 +16,8 @@ def die_with(parent: int) -> None:
         parent: its id. A process that adopts an orphan looks like its parent otherwise: either may be process 1.
     """
     if sys.platform == "linux":
+        import ctypes
+
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         raise SystemExit(0)

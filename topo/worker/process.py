@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ from topo.hot import KIND, PLAIN_BECAUSE, Ids
 from topo.ids import TaskId
 from topo.observability.logs import TaskLog, start_logging
 from topo.observability.process_figures import ProcessFigures
+from topo.plan.outline import outline
 from topo.plan.parallelism import with_overrides
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.storage.files import PartFiles, open_files
@@ -30,7 +32,6 @@ from topo.storage.snapshots import SnapshotWriter
 from topo.task.context import make_context
 from topo.task.environment import RunAsync, TaskEnvironment, TaskSpec
 from topo.task.factory import make_task
-from topo.task.runners.async_calls import AsyncKind
 from topo.task.runners.input_runner import InputRunner
 from topo.task.task import Task
 from topo.transport import descriptors
@@ -47,12 +48,16 @@ from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, bus
 from topo.worker.crash_marker import CrashMarkerFile
 from topo.worker.helper_thread import HelperThread
 from topo.worker.instances import NOTHING_GIVEN, TaskInstances
+from topo.worker.log_levels import LogLevels
 from topo.worker.loop import LINK, Loop
 from topo.worker.memory import is_memory_short
+from topo.worker.observing import Observing, TaskTaps
 from topo.worker.parent import die_with
 from topo.worker.progress import Progress
+from topo.worker.sampler import Sampler
 from topo.worker.session import WorkerSession
 from topo.worker.spec import STAND_BY, WorkerSpec, read_spec
+from topo.worker.tracer import TaskTraces
 from topo.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -71,12 +76,15 @@ EXIT_BUG = 70
 def stand_by() -> str:
     """Wait, with all imported, for an order on stdin: a start file, and the file that stdout and stderr are to go to.
 
+    That is also what only some tasks need: it cannot be known yet which task the spare is to run.
+
     Returns:
         The start file.
 
     Raises:
         SystemExit: stdin has ended, as it does with the launcher's process.
     """
+    importlib.import_module("topo.task.operator_factory")
     order = sys.stdin.buffer.readline()
     if not order.endswith(b"\n"):
         raise SystemExit(EXIT_DONE)
@@ -147,6 +155,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
     def run_async(call: Coroutine[Any, Any, Any], done: Callable[..., None], on_blocked: Callable[[Exception], None]) -> None:
         if not runners:
             # asyncio takes a tenth of the CPU time of a worker's start, and most workers need none.
+            from topo.task.runners.async_calls import AsyncKind
             from topo.worker.async_runner import AsyncRunner
 
             runners.append(AsyncRunner(sum(kind.capacity for kind in kinds if isinstance(kind, AsyncKind))))
@@ -165,6 +174,14 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
     components = {task.id: task.component_id for task in tasks}
     figures = ProcessFigures()
     figures.start()
+    observing = Observing(
+        {
+            "tap": TaskTaps(worker.tasks, plan, time.monotonic, lambda: int(time.time() * 1000)).begin,
+            "log-level": LogLevels().begin,
+            "trace": TaskTraces(worker.tasks, plan, time.monotonic, time.time).begin,
+            "profile": Sampler(lambda: tracker.task).begin,
+        }
+    )
     loop: Loop = Loop(
         worker,
         WorkerSession(config, components, time.monotonic()),
@@ -174,9 +191,11 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
         lambda: progress.shown() or busy_component(worker, tracker),
         start_file=start_file,
         process_figures=figures.read,
+        observing=observing,
     )
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: loop.stop(WorkerExit(EXIT_DONE, "asked to end")))
+    digest = plan.digest(code_hash)
     loop.session.send(
         control.Register(
             worker=spec.worker,
@@ -184,10 +203,11 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
             pid=os.getpid(),
             host=platform.node(),
             python=platform.python_version(),
-            digest=plan.digest(code_hash),
+            digest=digest,
             tasks=list(mine),
             endpoint=endpoint,
             public_key=transport.public_key or "",
+            outline=[] if digest == spec.digest else outline(plan),
         )
     )
     watchdog = Watchdog(loop, tracker, config, lambda: _second_link(spec), progress)
@@ -200,6 +220,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
     try:
         return loop.run()
     finally:
+        observing.close()
         watchdog.stop()
         for runner in runners:
             runner.close()

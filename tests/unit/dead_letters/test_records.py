@@ -56,6 +56,7 @@ def test_a_row_says_what_was_given_up_by_whom_and_why_in_the_users_own_terms() -
         "attempts": 3,
         "errors": ["/own/a.py"],
         "cause": {"kind": "ValueError", "message": "no", "component": "count", "file": "/own/a.py", "line": 3},
+        "fixed": "with delivery=exactly_once a checkpoint has passed it",
     }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+from msgspec import structs
 
 from tests.unit.checkpoint.coordinator_rig import LINES, SINK, manifest
 from tests.unit.master.playbook import Play, messages_in, record, routes_in, running, small_plan
@@ -65,7 +66,7 @@ def with_one_complete() -> Play:
 
 
 def with_checkpoints(persist: Persist, checkpoint: int, completed: int) -> Persist:
-    return Persist(dataclasses.replace(persist.record, checkpoint=checkpoint, completed=completed))
+    return Persist(structs.replace(persist.record, checkpoint=checkpoint, completed=completed))
 
 
 def test_a_number_is_persisted_before_its_barrier_is_out() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.unit.master.playbook import (
     ACKER,
     LINES,
@@ -22,6 +24,7 @@ from topo.master.events import LaunchFailed, Started, Tick, WorkerLaunched, Work
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.positions import SpoutProgress
 from topo.observability.status import describe
+from topo.plan.outline import outline
 from topo.wire.control import Deactivate, Go, Heartbeat, Stop, TaskReady
 
 
@@ -140,6 +143,18 @@ def test_a_worker_that_has_built_another_plan_is_not_taken() -> None:
     commands = play.receives(0, register_message(play.plan, 0, play.life(0), digest="of other code"))
     assert commands[0] == StopWorker(WorkerId(0), Incarnation(101), kill=True)
     assert "another plan" in next(command.message for command in commands if isinstance(command, RecordError))
+
+
+def test_the_first_difference_of_another_plan_is_named() -> None:
+    play = Play()
+    play.do(Started())
+    theirs = [*outline(play.plan)[:1], "Filter (bolt sink x1)"]
+    message = msgspec.structs.replace(register_message(play.plan, 0, play.life(0), digest="other"), outline=theirs)
+    message_text = next(one.message for one in play.receives(0, message) if isinstance(one, RecordError))
+    assert (
+        "the first difference is Sink (bolt sink x1) in the master, Filter (bolt sink x1) in the worker; keep chance"
+        in message_text
+    )
 
 
 def test_a_handshake_that_hangs_is_repeated_and_names_the_missing_tasks() -> None:

@@ -1,0 +1,68 @@
+"""The choice among the dead letters of a topology."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from topo.operate.dead_letter_rows import dead_letter_rows
+from topo.storage.state_folder import TopologyFolder, read_json_lines
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def chosen(folder: TopologyFolder, ids: str | None, where: str | None, component: str | None, cause: str | None) -> list[int]:
+    """Return the numbers of the dead letters that meet all conditions; None: no condition.
+
+    Raises:
+        UsageError: `ids` cannot be read.
+        UserError: `where` is no condition, or reads a field that no stream of the dead letters has.
+    """
+    rows = dead_letter_rows(folder)
+    wanted = None if ids is None else _numbers(ids, len(rows))
+    if wanted is not None:
+        rows = [row for row in rows if row["id"] in wanted]
+    if component is not None:
+        rows = [row for row in rows if row["component"] == component]
+    if cause is not None:
+        rows = [row for row in rows if row["errors"] and cause in row["errors"][-1]]
+    if where is not None:
+        rows = _meeting(folder, rows, where)
+    # Numbers without a dead letter go along: the master refuses them.
+    unknown = sorted(number for number in wanted or () if not 1 <= number <= len(read_json_lines(folder.dead_letters)))
+    return [row["id"] for row in rows] + unknown
+
+
+def _meeting(folder: TopologyFolder, rows: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:
+    from topo.expressions import Expression
+    from topo.storage.submitted import SubmittedTopology
+
+    condition = Expression(where)
+    plan = SubmittedTopology.read(folder).plan
+    names = {(component.id, stream.name): stream.fields for component in plan.components for stream in plan.streams(component.id)}
+    used = [names[key] for row in rows if (key := (row["component"], row.get("stream"))) in names]
+    condition.check_fields({field for fields in used for field in fields}, folder.name) if used else None
+    found = []
+    for row in rows:
+        fields = names.get((row["component"], row.get("stream")))
+        if fields is None or not isinstance(row["values"], list):
+            continue
+        try:
+            if condition(dict(zip(fields, row["values"], strict=False))):
+                found.append(row)
+        except Exception as error:
+            raise click.UsageError(f"--where on dead letter {row['id']}: {type(error).__name__}: {error}") from error
+    return found
+
+
+def _numbers(text: str, last: int) -> set[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise click.UsageError(f"--ids {text!r}: write numbers and ranges, such as 3,7,10-20")
+        first = int(match[1])
+        found.update(range(first, min(int(match[2]), max(last, first)) + 1) if match[2] else [first])
+    return found

@@ -1,0 +1,167 @@
+"""`topo tap`, `topo trace`, `topo profile`, `topo log-level` and `topo run --log-format json`, on a topology that runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.drive import PATIENCE_S, TOPO, piped
+from topo_cli.profile import shares, speedscope
+
+STACKS = [
+    {"task": 3, "index": 0, "frames": ["main", "work", "parse"], "count": 6},
+    {"task": 3, "index": 0, "frames": ["main", "work"], "count": 2},
+    {"task": 4, "index": 1, "frames": ["main", "work", "work"], "count": 4},
+]
+
+
+def test_shares_count_a_recursive_function_once() -> None:
+    assert shares(STACKS) == [("work", 6, 12), ("parse", 6, 6), ("main", 0, 12)]
+
+
+def test_a_speedscope_file_has_a_profile_for_each_task() -> None:
+    written = speedscope("flow work", STACKS, 100)
+    names = [frame["name"] for frame in written["shared"]["frames"]]
+    assert names == ["main", "work", "parse"]
+    assert [(one["name"], one["samples"], one["weights"]) for one in written["profiles"]] == [
+        ("flow work[0]", [[0, 1, 2], [0, 1]], [0.06, 0.02]),
+        ("flow work[1]", [[0, 1, 1]], [0.04]),
+    ]
+
+
+@pytest.fixture
+def running(flow: Path, topo_home: Path) -> Iterator[str]:
+    piped("submit", flow, "-p", "items=1000000", "-p", "pause=0.002", "--wait")
+    yield "flow"
+    piped("kill", "flow", "--yes")
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_a_topology_is_watched_from_the_terminal(running: str, tmp_path: Path) -> None:
+    tap = piped("tap", running, "double", "-n", "2", "--where", "value % 3 == 0")
+    assert tap.code == 0
+    assert all("double[0]  value=" in line for line in tap.out.splitlines())
+    assert len(tap.out.splitlines()) == 2
+    assert "2 tuples shown of " in tap.err and " looked at matched" in tap.err
+
+    rows = [json.loads(line) for line in piped("tap", running, "show", "--in", "--json", "-n", "1").out.splitlines()]
+    assert [(row["stream"], list(row["fields"])) for row in rows] == [("double:default", ["value"])]
+
+    refused = piped("tap", running, "double", "--where", "length > 1")
+    assert (refused.code, refused.err) == (2, "Error: double has no field 'length'; it has value\n")
+
+    trace = piped("trace", running, "--rate", "20/s", "--for", "2s", "--slowest", "3")
+    assert trace.code == 0
+    assert "numbers[0] " in trace.out and ": acked after " in trace.out
+    assert "  double[0] " in trace.out and "    show[0] " in trace.out and "█" in trace.out
+    assert "where the time went, mean of 3 messages:" in trace.out
+    assert "messages traced of " in trace.err and "the 3 slowest shown" in trace.err
+    found = json.loads(piped("trace", running, "--rate", "20", "--for", "1s", "--json").out)
+    assert {span["component"] for span in found["messages"][0]["spans"]} == {"double", "show"}
+    assert sum(part["us"] for part in found["messages"][0]["path"]) == found["messages"][0]["took_us"]
+    refused = piped("trace", running, "--rate", "many")
+    assert refused.code == 2 and "'many' is no number of messages a second" in refused.err
+
+    path = tmp_path / "double.speedscope.json"
+    profile = piped("profile", running, "double", "--seconds", "1", "-o", path)
+    assert profile.code == 0
+    frames = [frame["name"] for frame in json.loads(path.read_text())["shared"]["frames"]]
+    assert any(name.startswith("Double.execute (") for name in frames), frames
+    assert "Double.execute (" in piped("profile", running, "double", "--dump").out
+
+    assert "all loggers: DEBUG, for " in piped("log-level", running, "debug", "--for", "30s").out
+    assert json.loads(piped("log-level", running, "--json").out)[0]["level"] == "DEBUG"
+    assert piped("log-level", running, "loud").code == 2
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_a_tap_ends_with_ctrl_c_and_with_the_topology(running: str) -> None:
+    tap = subprocess.Popen([*TOPO, "tap", running, "double"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert tap.stdout is not None
+    assert "double[0]" in tap.stdout.readline()
+    tap.send_signal(signal.SIGINT)
+    _, summary = tap.communicate(timeout=PATIENCE_S)
+    assert tap.returncode == 0
+    assert "tuples shown of" in summary or "tuple shown of" in summary
+
+    again = subprocess.Popen([*TOPO, "tap", running, "double"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert again.stdout is not None
+    again.stdout.readline()
+    piped("kill", running, "--yes")
+    _, summary = again.communicate(timeout=PATIENCE_S)
+    assert again.returncode == 3 and "is not running" in summary
+
+
+COLUMNS = """
+import time
+
+from topo import ColumnBolt, Spout, TopologyBuilder
+
+
+class Numbers(Spout):
+    outputs = ("number",)
+
+    def open(self, context, collector):
+        self.collector, self.number = collector, 0
+
+    def next_tuple(self):
+        time.sleep(0.001)
+        self.number += 1
+        self.collector.emit((self.number,), message_id=self.number)
+
+
+class Double(ColumnBolt):
+    outputs = ("double", "name")
+
+    def execute_batch(self, batch, collector):
+        numbers = [2 * number for number in batch["number"]]
+        collector.emit_batch({"double": numbers, "name": [f"n{number}" for number in numbers]})
+
+
+class End(ColumnBolt):
+    outputs = ()
+
+    def execute_batch(self, batch, collector):
+        pass
+
+
+builder = TopologyBuilder("columns")
+builder.set_spout("numbers", Numbers())
+builder.set_bolt("double", Double()).shuffle_grouping("numbers")
+builder.set_bolt("end", End()).shuffle_grouping("double")
+topology = builder.build()
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_batches_of_columns_are_tapped_as_rows(topo_home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "columns.py"
+    path.write_text(COLUMNS)
+    piped("submit", path, "--wait")
+    try:
+        for arguments in (("double",), ("end", "--in")):
+            tap = piped("tap", "columns", *arguments, "--json", "-n", "3", "--where", "double % 4 == 0")
+            fields = [json.loads(line)["fields"] for line in tap.out.splitlines()]
+            assert len(fields) == 3, tap.err
+            assert all(row["double"] % 4 == 0 and row["name"] == f"n{row['double']}" for row in fields)
+    finally:
+        piped("kill", "columns", "--yes")
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_a_run_with_a_log_in_json_has_nothing_else_on_stderr(flow: Path) -> None:
+    result = piped("run", flow, "--log-format", "json")
+    rows = [json.loads(line) for line in result.err.splitlines()]
+    assert sorted(result.out.partition("\n\n")[0].splitlines()) == ["value 0", "value 2", "value 4"]
+    assert {row["topology"] for row in rows} == {"flow"}
+    assert {"time", "level", "logger", "message", "worker", "task", "component"} <= set.intersection(*map(set, rows))
+    assert {"topo.run", "topo.worker"} <= {row["logger"] for row in rows}

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from topo.operate.log_files import LogFiles, is_at_least
+
+
+def line(second: int, message: str) -> str:
+    return json.dumps({"time": f"2026-11-20T10:00:{second:02}.000Z", "level": "INFO", "message": message}) + "\n"
+
+
+def messages(files: LogFiles) -> list[str]:
+    return [row["message"] for row in files.new_rows()]
+
+
+def test_rows_of_all_workers_come_in_the_order_of_time(tmp_path: Path) -> None:
+    (tmp_path / "worker-0.log").write_text(line(1, "a") + line(3, "c"))
+    (tmp_path / "worker-1.log").write_text(line(2, "b"))
+    with LogFiles(tmp_path) as files:
+        assert messages(files) == ["a", "b", "c"]
+        assert messages(files) == []
+
+
+def test_what_is_appended_is_read_once_and_a_half_line_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "worker-0.log"
+    with LogFiles(tmp_path) as files:
+        assert messages(files) == []
+        whole = line(1, "a")
+        path.write_text(whole[:10])
+        assert messages(files) == []
+        path.write_text(whole)
+        assert messages(files) == ["a"]
+
+
+def test_when_a_full_file_is_replaced_the_rest_of_it_comes_before_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "worker-0.log"
+    path.write_text(line(1, "a"))
+    with LogFiles(tmp_path) as files:
+        assert messages(files) == ["a"]
+        with path.open("a") as log:
+            log.write(line(2, "b"))
+        path.rename(tmp_path / "worker-0.log.1")
+        path.write_text(line(3, "c"))
+        assert messages(files) == ["b", "c"]
+
+
+def test_a_reader_that_must_not_stay_long_takes_a_part_at_a_time_and_misses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "worker-0.log"
+    path.write_text(line(1, "a") + line(2, "b") + line(3, "c"))
+    with LogFiles(tmp_path) as files:
+        first = [row["message"] for row in files.new_rows(most_bytes=100)]
+        path.rename(tmp_path / "worker-0.log.1")
+        path.write_text(line(4, "d"))
+        rest: list[str] = []
+        while rows := files.new_rows(most_bytes=100):
+            rest += [row["message"] for row in rows]
+    assert 0 < len(first) < 3
+    assert first + rest == ["a", "b", "c", "d"]
+
+
+def test_older_files_are_read_first_when_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "worker-0.log").write_text(line(3, "c"))
+    (tmp_path / "worker-0.log.1").write_text(line(2, "b"))
+    (tmp_path / "worker-0.log.2").write_text(line(1, "a"))
+    with LogFiles(tmp_path) as files:
+        assert messages(files) == ["c"]
+    with LogFiles(tmp_path, rotated=True) as files:
+        assert messages(files) == ["a", "b", "c"]
+
+
+def test_what_is_no_row_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "worker-0.log").write_bytes(b"\xff\n[1]\nSegmentation fault\n{}\n" + line(1, "a").encode())
+    with LogFiles(tmp_path) as files:
+        assert messages(files) == ["a"]
+
+
+def test_levels_are_ordered_by_gravity() -> None:
+    assert is_at_least({"level": "ERROR"}, "WARNING")
+    assert not is_at_least({"level": "INFO"}, "WARNING")
+    assert is_at_least({"level": "AUDIT"}, "WARNING")

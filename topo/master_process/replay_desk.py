@@ -1,0 +1,91 @@
+"""Takes requests to emit dead letters again: judges them by the files, notes them on disk, and gives them to the master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from topo.dead_letters.records import letter_to_replay
+from topo.dead_letters.replays import FAILED, UNDER_WAY, latest_replays, times_asked
+from topo.errors import UserError
+from topo.master.events import MasterEvent, ReplayAsked
+from topo.master_process.job import Job
+from topo.master_process.recorder import Recorder
+from topo.plan.physical import PhysicalPlan
+from topo.storage.state_folder import json_lines
+from topo.wire.control import LetterToReplay
+
+
+class ReplayDesk:
+    """Replays of one topology's dead letters.
+
+    Args:
+        handle: gives an event to the master.
+    """
+
+    def __init__(self, job: Job, recorder: Recorder, handle: Callable[[MasterEvent], None]) -> None:
+        self._folder = job.folder
+        self._plan: PhysicalPlan = job.plan
+        self._recorder = recorder
+        self._handle = handle
+
+    def resume(self) -> None:
+        """Continue with the dead letters that were under way when the last master ended."""
+        latest = latest_replays(json_lines(self._folder.replays))
+        waiting = {number for number, row in latest.items() if row["state"] == UNDER_WAY}
+        if waiting:
+            self._give(self._judge(waiting)[0])
+
+    def answer(self, numbers: Iterable[int], dry_run: bool = False) -> dict[str, Any]:
+        """Have dead letters emitted again, by the numbers of their rows.
+
+        Returns:
+            `asked`: the numbers that are emitted; `known`: the states of those that are under way or done; `refused`: reasons.
+            The last two by number, as text.
+
+        Raises:
+            UserError: the topology takes checkpoints.
+        """
+        if self._plan.config.delivery == "exactly_once":
+            raise UserError(
+                f"{self._plan.name} runs with delivery=exactly_once, and its dead letters are not replayed: a message from "
+                "beside the sources is in no checkpoint, so a recovery would lose it or count it twice; feed the values in "
+                "through a source"
+            )
+        wanted = set(numbers)
+        latest = latest_replays(json_lines(self._folder.replays))
+        known = {number: str(latest[number]["state"]) for number in wanted if number in latest}
+        known = {number: state for number, state in known.items() if state != FAILED}
+        dead_letters, refused = self._judge(wanted - known.keys())
+        asked = sorted(dead_letter.number for ones in dead_letters.values() for dead_letter in ones)
+        if asked and not dry_run:
+            self._recorder.append_replays((number, UNDER_WAY, "") for number in asked)
+            self._give(dead_letters)
+        return {"asked": asked, "known": _by_text(known), "refused": _by_text(refused)}
+
+    def _give(self, dead_letters: dict[str, list[LetterToReplay]]) -> None:
+        asked = times_asked(json_lines(self._folder.replays))
+        for component, ones in dead_letters.items():
+            self._handle(ReplayAsked(component, tuple(replace(one, asked=asked[one.number]) for one in ones)))
+
+    def _judge(self, wanted: set[int]) -> tuple[dict[str, list[LetterToReplay]], dict[int, str]]:
+        spouts = {spout.id for spout in self._plan.components}
+        dead_letters: dict[str, list[LetterToReplay]] = {}
+        refused = dict.fromkeys(wanted, "there is no such dead letter")
+        for number, row in enumerate(json_lines(self._folder.dead_letters), 1):
+            if number in wanted:
+                dead_letter = letter_to_replay(number, row)
+                if row.get("component") not in spouts:
+                    refused[number] = f"the topology has no component {row.get('component')!r} any more"
+                elif isinstance(dead_letter, str):
+                    refused[number] = dead_letter
+                else:
+                    del refused[number]
+                    dead_letters.setdefault(row["component"], []).append(dead_letter)
+        return dead_letters, refused
+
+
+def _by_text(found: dict[int, str]) -> dict[str, str]:
+    return {str(number): text for number, text in sorted(found.items())}

@@ -1,0 +1,26 @@
+"""The dead letters of a topology as its files have them, for the command line and the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topo.dead_letters.replays import latest_replays
+from topo.storage.state_folder import TopologyFolder, read_json_lines
+
+_SHOWN = ("at_ms", "state", "why")
+
+
+def dead_letter_rows(folder: TopologyFolder) -> list[dict[str, Any]]:
+    """Return the rows of dead letters, oldest first, each with its `id` and its last `replay`: when, state, why; or None."""
+    replays = latest_replays(read_json_lines(folder.replays))
+    found = []
+    for number, row in enumerate(read_json_lines(folder.dead_letters), 1):
+        replay = replays.get(number)
+        found.append(
+            {
+                "id": number,
+                **{name: value for name, value in row.items() if name != "packed"},
+                "replay": None if replay is None else {name: replay[name] for name in _SHOWN},
+            }
+        )
+    return found

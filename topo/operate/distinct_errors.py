@@ -1,0 +1,34 @@
+"""The errors of a topology, those of one kind from one line of code counted together. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+_VARYING = re.compile(r"\d+([.,]\d+)*|(?<=restarted )(at once|in [\d.]+ s)")
+
+
+def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one entry for each error that differs in component, kind or line, in the order of their last occurrence.
+
+    Where no line of user code is at fault, the message distinguishes errors, apart from numbers in it:
+    checkpoints, waits, durations.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = (row["component"], row["kind"], row["file"], row["line"] or _VARYING.sub("#", row["message"]))
+        earlier = found.pop(key, None)
+        found[key] = {name: row[name] for name in ("component", "kind", "message", "file", "line", "task", "worker")} | {
+            "count": row["count"] + (earlier["count"] if earlier else 0),
+            "first_ms": earlier["first_ms"] if earlier else row["at_ms"],
+            "last_ms": row["at_ms"],
+            "workers": _joined(earlier["workers"] if earlier else None, row["worker"]),
+            "tasks": _joined(earlier["tasks"] if earlier else None, row["task"]),
+            "traceback": row["traceback"] or (earlier["traceback"] if earlier else ""),
+        }
+    return list(found.values())
+
+
+def _joined(known: list[int] | None, number: int | None) -> list[int]:
+    return sorted({*(known or ()), *(() if number is None else (number,))})

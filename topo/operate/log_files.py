@@ -1,0 +1,121 @@
+"""The logs of a topology's workers, read as one: rows of all files in the order of time, and new rows as they are appended."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO
+
+LogRow = dict[str, Any]
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_PRINTED = ("stdout", "stderr")
+
+
+class LogFiles(AbstractContextManager["LogFiles"]):
+    """The `*.log` files of a folder, which may appear, grow, and be replaced when they are full.
+
+    Args:
+        folder: where they are.
+        rotated: begin with the older files that full ones were renamed to.
+    """
+
+    def __init__(self, folder: Path, *, rotated: bool = False) -> None:
+        self._folder = folder
+        self._open: dict[Path, _GrowingFile] = {}
+        self._rotated = sorted(folder.glob("*.log.[0-9]"), reverse=True) if rotated else []
+
+    def new_rows(self, most_bytes: int = -1) -> list[LogRow]:
+        """Return the rows since the last call, in the order of time.
+
+        Args:
+            most_bytes: of each file; the rest is left for the next call. By default there is no limit.
+        """
+        rows = [row for path in self._rotated for row in _GrowingFile(path).read_rows(-1)]
+        self._rotated = []
+        for path in self._folder.glob("*.log"):
+            rows += self._open.setdefault(path, _GrowingFile(path)).read_rows(most_bytes)
+        return sorted(rows, key=lambda row: str(row["time"]))
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _GrowingFile:
+    """A file of JSON lines. When another file takes its name, the rest of the old one is read first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._rest = b""
+        self._is_at_end = False
+
+    def read_rows(self, most_bytes: int) -> Iterator[LogRow]:
+        if self._file is None and not self._reopen():
+            return
+        yield from self._lines(most_bytes)
+        if self._is_at_end and self._was_replaced() and self._reopen():
+            yield from self._lines(most_bytes)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _lines(self, most_bytes: int) -> Iterator[LogRow]:
+        assert self._file is not None
+        data = self._file.read(most_bytes)
+        self._is_at_end = len(data) != most_bytes
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict) and "time" in row and "message" in row:
+                yield row
+
+    def _was_replaced(self) -> bool:
+        assert self._file is not None
+        try:
+            return os.stat(self._path).st_ino != os.fstat(self._file.fileno()).st_ino
+        except FileNotFoundError:
+            return False
+
+    def _reopen(self) -> bool:
+        self.close()
+        self._rest = b""
+        try:
+            self._file = self._path.open("rb")
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def moment(seconds_ago: float) -> str:
+    """Return a moment of the wall clock as rows say it, to compare with their `time`."""
+    return (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+
+
+def is_at_least(row: LogRow, level: str) -> bool:
+    """Whether a row is of that level or a graver one; unknown levels always are."""
+    return row.get("level") not in LEVELS or LEVELS.index(row["level"]) >= LEVELS.index(level)
+
+
+def is_printed(row: LogRow) -> bool:
+    """Whether user code has printed the row rather than logged it."""
+    return row.get("logger") in _PRINTED
+
+
+def source_of(row: LogRow) -> str:
+    """Return who wrote the row: component and task, or the worker where no task did."""
+    return f"{row['component']}#{row['task']}" if row.get("component") else f"worker {row.get('worker', '?')}"

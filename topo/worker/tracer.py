@@ -1,0 +1,391 @@
+"""A trace of some messages in one worker: which tuples descend from them, and when each arrived, ran and ended.
+
+The spout sets `TRACED_BIT` in the roots of some messages. Every tuple that descends from one carries its root, so every task
+knows by one look at the packed roots of a frame. The edge id of a tuple is the id of its *span*; that of the input it was emitted
+for is its parent. A traced input runs alone in its slice, so that time and rows of the slice are those of this input.
+
+    frame_taken -> arrived | slice_begins -> begun | inputs_acked, inputs_failed -> ended, and the edges of its rows follow
+
+A tuple with several roots has a span in the trace of each root that is traced. The rows of a column batch are one span. What
+waits when the observation ends has no span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Struct, structs
+
+from topo.emission.collectors import TrackedTuple
+from topo.hot import Column, unpack_words
+from topo.ids import ID_BYTES, TRACED_BIT, TaskId
+from topo.plan.physical import PhysicalPlan
+from topo.task.batch import Batch
+from topo.task.flow_control import Arrival
+from topo.task.observer import TaskObserver
+from topo.task.runners.input_runner import InputRunner
+from topo.task.task import Task
+from topo.tracking.source_messages import PendingMessage
+from topo.wire.control import Observe, Observed, Routes
+from topo.wire.frames import Anchoring, Columns, Frame, FrameKind
+from topo.worker.tap import short
+
+MOST_SPANS_S = 500
+"""Spans a second of one worker: each costs a slice."""
+MOST_OPEN = 2000
+"""Spans that have not ended, in one worker; and messages without a verdict, of one spout task."""
+MOST_ANCHORED = 10_000
+"""Rows that are about to be routed and whose parents are known."""
+MOST_EDGES = 100
+"""Edges of one span that are reported."""
+
+_MARKS = bytes(byte >> 6 & 1 for byte in range(256))
+
+IdsOfInputs = Iterable[tuple[Sequence[int], Sequence[int]]]
+SpanKey = tuple[TaskId, int, int]
+"""A span: task, root, edge. That of a message at its spout has edge 0."""
+
+
+@dataclass(slots=True, eq=False)
+class _Span:
+    """Times are monotonic seconds.
+
+    Attributes:
+        edges: of the rows that were emitted for it: edge, target, time.
+        more: how many further rows there were.
+        is_batch: it is a batch of columns, whose rows run one by one.
+    """
+
+    key: SpanKey
+    arrived: float
+    began: float = 0.0
+    ended: float = 0.0
+    outcome: str = ""
+    edges: list[tuple[int, TaskId, float]] = field(default_factory=list)
+    more: int = 0
+    is_batch: bool = False
+    message: Any = None
+
+
+class Tracer(TaskObserver):
+    """The trace of the messages of one topology, in one worker. It observes all tasks there.
+
+    Args:
+        number: of the observation.
+        rate: messages a second of each spout task.
+        mark_s: for how long messages are marked.
+        shares: by spout task of this worker, the part of a second that its first message waits; so they do not all begin at once.
+        windows: tasks that keep their inputs in windows.
+        hidden: spout tasks whose message ids are not shown.
+        clock: monotonic seconds.
+        wall: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        rate: float,
+        mark_s: float,
+        shares: Mapping[TaskId, float],
+        windows: Collection[TaskId],
+        hidden: Collection[TaskId],
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self._id = number
+        self._rate = rate
+        self._windows = windows
+        self._hidden = hidden
+        self._clock = clock
+        now = clock()
+        # One offset for the whole observation: a wall clock that is set meanwhile tears no trace.
+        self._offset = wall() - now
+        self._mark_until = now + mark_s
+        self._rooms = {task: (now, 1.0 - share) for task, share in shares.items()}
+        """By spout task: when messages were drawn last, and how many may be marked; grows with time."""
+        self._room = (now, float(MOST_SPANS_S))
+        self._arrived: dict[SpanKey, _Span] = {}
+        self._begun: dict[TaskId, dict[SpanKey, _Span]] = {}
+        self._done: dict[SpanKey, _Span] = {}
+        """Spans that have ended since the last reports; rows may still be routed for them."""
+        self._slice: dict[TaskId, list[_Span]] = {}
+        """By task: the spans that run in its present slice."""
+        self._anchored: dict[tuple[TaskId, int, int], list[_Span]] = {}
+        """By task, root and edge: parents of rows that are about to be routed."""
+        self._marked: dict[TaskId, set[int]] = {}
+        """By spout task: roots of messages that have no verdict."""
+        self._has_marked = False
+        self._rows: list[dict[str, Any]] = []
+        self._counts: dict[TaskId, dict[str, int]] = {}
+        self._problem = ""
+
+    # -- spouts ----------------------------------------------------------------------------------------------------------
+
+    def roots_drawn(self, task: TaskId, roots: list[int]) -> None:
+        """Mark one of these messages, if it is time for one."""
+        if task not in self._rooms:
+            return
+        now = self._clock()
+        self._count(task, "seen", len(roots))
+        at, room = self._rooms[task]
+        room = min(max(1.0, self._rate), room + (now - at) * self._rate)
+        marked = min(int(room), len(roots)) if now < self._mark_until else 0
+        if marked and len(self._marked.get(task, ())) >= MOST_OPEN:
+            marked, self._problem = 0, f"{MOST_OPEN:,} traced messages of a spout task have no verdict; no more begin"
+        if marked:
+            # Anywhere in the burst: roots are random.
+            start = roots[0]
+            for place in range(start, start + marked):
+                roots[place % len(roots)] |= TRACED_BIT
+            self._has_marked = True
+        self._rooms[task] = (now, room - marked)
+
+    def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[PendingMessage]) -> None:
+        if not self._has_marked:
+            return
+        self._has_marked, now = False, self._clock()
+        # The replay bit is set after the draw.
+        for root, (message, _, _) in zip(roots, records, strict=True):
+            if root & TRACED_BIT:
+                self._count(task, "matched", 1)
+                self._marked.setdefault(task, set()).add(root)
+                shown = None if task in self._hidden else short(message)
+                self._done[task, root, 0] = _Span((task, root, 0), now, now, now, "emitted", message=shown)
+
+    def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], late: int) -> None:
+        self._decide(task, verdict, roots)
+
+    def messages_expired(self, task: TaskId, roots: Sequence[int], due: float, now: float) -> None:
+        self._decide(task, "timed out", roots)
+
+    def _decide(self, task: TaskId, verdict: str, roots: Sequence[int]) -> None:
+        if not (marked := self._marked.get(task)):
+            return
+        for root in marked.intersection(roots):
+            marked.discard(root)
+            end = {"kind": "end", "task": task, "root": f"{root:016x}", "at": self._us(self._clock()), "outcome": verdict}
+            self._rows.append(end)
+
+    # -- inputs ----------------------------------------------------------------------------------------------------------
+
+    def routes_adopted(self, task: TaskId, routes: Routes) -> None:
+        """All that was in flight at the task is gone."""
+        lost = [span for span in self._arrived.values() if span.key[0] == task]
+        for span in [*lost, *self._begun.get(task, {}).values()]:
+            self._end(span, "reset")
+        self._slice.pop(task, None)
+
+    def frame_taken(self, task: TaskId, frame: Frame, arrival: Arrival | None) -> None:
+        if frame.kind is not FrameKind.DATA or arrival is not Arrival.NEXT or not frame.roots:
+            return
+        now = self._clock()
+        for place in traced_places(frame.roots):
+            if self._has_room(now):
+                key = task, _word(frame.roots, place), _word(frame.edges, place)
+                self._arrived[key] = _Span(key, now)
+            else:
+                self._count(task, "dropped", 1)
+
+    def slice_begins(self, task: TaskId, batch: Batch, first: int, last: int) -> int:
+        """Let a traced tuple run alone."""
+        self._slice.pop(task, None)
+        if batch.anchoring is Anchoring.NONE or not (self._arrived or self._begun.get(task)):
+            return last
+        if batch.anchoring is Anchoring.SINGLE:
+            places = traced_places(batch.packed_roots(first, last))
+        else:
+            places = [place for place, roots in enumerate(batch.ids()[0][first:last]) if any(map(TRACED_BIT.__and__, roots))]
+        if not places:
+            return last
+        if places[0]:
+            return first + places[0]
+        roots, edges = batch.ids_at(first)
+        spans = [span for pair in zip(roots, edges, strict=True) if (span := self._waiting(task, *pair)) is not None]
+        is_batch = not spans and batch.origin.columnar
+        if is_batch:
+            # Its rows have edges of their own.
+            spans = [span for span in self._of_task(task) if span.key[1] in roots]
+        if not spans:
+            return last
+        now = self._clock()
+        for span in spans:
+            span.began, span.is_batch = (span.began if is_batch and span.began else now), is_batch
+            self._arrived.pop(span.key, None)
+            self._begun.setdefault(task, {})[span.key] = span
+        self._slice[task] = spans
+        return last if is_batch else first + 1
+
+    def inputs_acked(self, task: TaskId, ids: IdsOfInputs, stale: int = 0) -> None:
+        self._end_inputs(task, ids, "in a window" if task in self._windows else "acked")
+
+    def inputs_failed(self, task: TaskId, ids: IdsOfInputs) -> None:
+        self._end_inputs(task, ids, "failed")
+
+    def frame_processed(self, task: TaskId, frame: Frame) -> None:
+        """End the batches of columns of a frame."""
+        if frame.kind is FrameKind.DATA and (begun := self._begun.get(task)):
+            for span in [span for span in begun.values() if span.is_batch]:
+                self._end(span, "acked")
+
+    # -- rows ------------------------------------------------------------------------------------------------------------
+
+    def rows_anchored(
+        self,
+        task: TaskId,
+        anchors: Sequence[Sequence[TrackedTuple]],
+        counts: Sequence[int],
+        roots: Sequence[int],
+        edges: Sequence[int],
+    ) -> None:
+        if not (self._begun.get(task) or self._done):
+            return
+        at = 0
+        for on, count in zip(anchors, counts, strict=True):
+            for root, edge in zip(roots[at : at + count], edges[at : at + count], strict=True):
+                if root & TRACED_BIT and len(self._anchored) < MOST_ANCHORED:
+                    keys = [(task, root, anchor.edges[anchor.roots.index(root)]) for anchor in on if root in anchor.roots]
+                    found = [self._begun.get(task, {}).get(key) or self._done.get(key) for key in keys]
+                    batches = [span for span in self._slice.get(task, ()) if span.is_batch and span.key[1] == root]
+                    self._anchored[task, root, edge] = [span for span in found if span is not None] or batches
+            at += count
+
+    def rows_routed(self, task: TaskId, target: TaskId, stream: int, columns: Columns) -> None:
+        places = traced_places(columns.roots)
+        if not places:
+            return
+        now = self._clock()
+        for place in places:
+            root, edge = _word(columns.roots, place), _word(columns.edges, place)
+            parents = self._anchored.pop((task, root, edge), None)
+            if parents is None:
+                source = self._done.get((task, root, 0))
+                parents = [span for span in self._slice.get(task, ()) if span.key[1] == root] if source is None else [source]
+            for span in parents:
+                if len(span.edges) < MOST_EDGES:
+                    span.edges.append((edge, target, now))
+                else:
+                    span.more += 1
+
+    # -- reports ---------------------------------------------------------------------------------------------------------
+
+    def reports(self) -> list[Observed]:
+        """Return what there was since the last call, by task."""
+        rows: dict[TaskId, list[dict[str, Any]]] = {task: [] for task in self._counts}
+        for row in [*map(self._span_row, self._done.values()), *self._rows]:
+            rows.setdefault(row["task"], []).append(row)
+        found = [Observed(self._id, task, own, problem=self._problem) for task, own in rows.items()]
+        found = [structs.replace(one, **self._counts.get(one.task, {})) for one in found]
+        self._done, self._rows, self._counts = {}, [], {}
+        self._anchored.clear()
+        return found
+
+    # -- parts -----------------------------------------------------------------------------------------------------------
+
+    def _has_room(self, now: float) -> bool:
+        at, room = self._room
+        room = min(float(MOST_SPANS_S), room + (now - at) * MOST_SPANS_S)
+        has_room = room >= 1 and len(self._arrived) + sum(map(len, self._begun.values())) < MOST_OPEN
+        self._room = (now, room - has_room)
+        return has_room
+
+    def _waiting(self, task: TaskId, root: int, edge: int) -> _Span | None:
+        return self._arrived.get((task, root, edge)) or self._begun.get(task, {}).get((task, root, edge))
+
+    def _of_task(self, task: TaskId) -> list[_Span]:
+        begun = [span for span in self._begun.get(task, {}).values() if span.is_batch]
+        return begun or [span for span in self._arrived.values() if span.key[0] == task]
+
+    def _end_inputs(self, task: TaskId, ids: IdsOfInputs, outcome: str) -> None:
+        begun = self._begun.get(task)
+        if not begun:
+            return
+        for roots, edges in ids:
+            for root, edge in zip(roots, edges, strict=True):
+                if (span := begun.get((task, root, edge))) is not None:
+                    self._end(span, outcome)
+                elif outcome == "failed":
+                    for span in self._slice.get(task, ()):
+                        span.outcome = outcome
+
+    def _end(self, span: _Span, outcome: str) -> None:
+        span.ended, span.outcome = self._clock(), span.outcome or outcome
+        span.began = span.began or span.ended
+        self._arrived.pop(span.key, None)
+        self._begun.get(span.key[0], {}).pop(span.key, None)
+        self._done[span.key] = span
+
+    def _count(self, task: TaskId, name: str, more: int) -> None:
+        counts = self._counts.setdefault(task, {})
+        counts[name] = counts.get(name, 0) + more
+
+    def _us(self, at: float) -> int:
+        return round((at + self._offset) * 1e6)
+
+    def _span_row(self, span: _Span) -> dict[str, Any]:
+        task, root, edge = span.key
+        out = [[f"{edge:016x}", target, self._us(at)] for edge, target, at in span.edges]
+        row = {"task": task, "root": f"{root:016x}", "out": out} | ({"more": span.more} if span.more else {})
+        if not edge:
+            return {"kind": "message", "at": self._us(span.arrived), "message": span.message, **row}
+        times = {name: self._us(at) for name, at in (("arrived", span.arrived), ("began", span.began), ("ended", span.ended))}
+        return {"kind": "span", "edge": f"{edge:016x}", **times, "outcome": span.outcome, **row}
+
+
+def traced_places(roots: Column) -> list[int]:
+    """Return the places of traced roots in a packed column."""
+    marks = bytes(roots[ID_BYTES - 1 :: ID_BYTES]).translate(_MARKS)
+    return [place for place, mark in enumerate(marks) if mark] if 1 in marks else []
+
+
+def _word(words: Column, place: int) -> int:
+    return unpack_words(words[ID_BYTES * place : ID_BYTES * (place + 1)])[0]
+
+
+class _Watch(Struct, frozen=True):
+    tracer: Tracer
+    tasks: Sequence[Task]
+
+    def reports(self) -> list[Observed]:
+        return self.tracer.reports()
+
+    def end(self) -> None:
+        for task in self.tasks:
+            if task.state.observer is self.tracer:
+                task.observed_by(None)
+
+
+class TaskTraces:
+    """Has the tasks of a worker traced.
+
+    Args:
+        tasks: of the worker.
+        plan: knows the spouts.
+        clock: monotonic seconds.
+        wall: seconds since 1970.
+    """
+
+    def __init__(
+        self, tasks: Mapping[TaskId, Task], plan: PhysicalPlan, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
+        self._tasks = tasks
+        self._plan = plan
+        self._clock = clock
+        self._wall = wall
+
+    def begin(self, message: Observe) -> _Watch:
+        """Trace. `spec` has `spouts`, tasks; `rate`, messages a second of each; `settle_s`, without new ones at the end."""
+        # A worker without windows loads what runs them for a trace alone.
+        from topo.task.runners.window import WindowKind
+
+        plan, tasks = self._plan, list(self._tasks.values())
+        spouts = message.spec["spouts"]
+        shares = {task: place / len(spouts) for place, task in enumerate(spouts)}
+        hidden = [task for task in plan.spouts if plan.config_of(plan.task(task).component).tap is None]
+        windows = {one.id for one in tasks if isinstance(one.runner, InputRunner) and isinstance(one.runner.kind, WindowKind)}
+        rate, mark_s = float(message.spec["rate"]), message.for_s - float(message.spec["settle_s"])
+        tracer = Tracer(message.id, rate, mark_s, shares, windows, hidden, self._clock, self._wall)
+        for task in tasks:
+            task.observed_by(tracer)
+        return _Watch(tracer, tasks)
