@@ -48,6 +48,7 @@ from topo.errors import (
 from topo.version import __version__
 
 if TYPE_CHECKING:
+    from topo.connectors.delta.sink import DeltaSink
     from topo.connectors.files_sink import FilesSink
     from topo.connectors.files_spout import FilesSpout
     from topo.connectors.http.http_sink import HttpSink
@@ -60,11 +61,13 @@ if TYPE_CHECKING:
     from topo.connectors.memory_spout import MemoryPartitions, MemorySpout
     from topo.connectors.mqtt.mqtt_sink import MqttSink
     from topo.connectors.mqtt.mqtt_spout import MqttSpout
-    from topo.connectors.nats import NatsSpout
+    from topo.connectors.nats import NatsSink, NatsSpout
     from topo.connectors.postgres.cdc_spout import PostgresCdcSpout
     from topo.connectors.postgres.sink import PostgresSink
     from topo.connectors.postgres.spout import PostgresSpout
     from topo.connectors.print_bolt import PrintBolt
+    from topo.connectors.rabbitmq.sink import RabbitSink
+    from topo.connectors.rabbitmq.spout import RabbitSpout
     from topo.connectors.redis import RedisGroupSpout, RedisSink, RedisStreamSink, RedisStreamSpout
     from topo.connectors.sqlite_sink import SqliteSink
     from topo.connectors.tail_spout import TailSpout
@@ -79,6 +82,7 @@ _RENAMED = {
     "ValueNotCarried": "UnsupportedValueError",
 }
 _LAZY = {
+    "DeltaSink": "topo.connectors.delta.sink",
     "FilesSink": "topo.connectors.files_sink",
     "FilesSpout": "topo.connectors.files_spout",
     "HttpSink": "topo.connectors.http.http_sink",
@@ -93,8 +97,11 @@ _LAZY = {
     "MqttSpout": "topo.connectors.mqtt.mqtt_spout",
     "PostgresSink": "topo.connectors.postgres.sink",
     "PostgresSpout": "topo.connectors.postgres.spout",
+    "NatsSink": "topo.connectors.nats",
     "NatsSpout": "topo.connectors.nats",
     "PrintBolt": "topo.connectors.print_bolt",
+    "RabbitSink": "topo.connectors.rabbitmq.sink",
+    "RabbitSpout": "topo.connectors.rabbitmq.spout",
     "RedisGroupSpout": "topo.connectors.redis",
     "RedisSink": "topo.connectors.redis",
     "RedisStreamSink": "topo.connectors.redis",
@@ -128,6 +135,7 @@ __all__ = [
     "ConfigError",
     "Connection",
     "CustomGrouping",
+    "DeltaSink",
     "EmitError",
     "ExponentialBackoffRetry",
     "FilesSink",
@@ -146,6 +154,7 @@ __all__ = [
     "Metrics",
     "MqttSink",
     "MqttSpout",
+    "NatsSink",
     "NatsSpout",
     "NotFoundError",
     "Partition",
@@ -160,6 +169,8 @@ __all__ = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RabbitSink",
+    "RabbitSpout",
     "RedisGroupSpout",
     "RedisSink",
     "RedisStreamSink",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
@@ -96,6 +98,11 @@ class TopologyBuilder:
         self._carried_types: list[CarriedType] = []
         self._hooks: list[Hook] = []
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings that were changed, as they were given."""
+        return self._settings
+
     def config(self, **settings: Any) -> TopologyBuilder:
         """Change settings of the whole topology, such as `message_timeout="10s"`; docs/settings.md lists them."""
         self._settings.update(current_names(settings))
@@ -185,8 +192,18 @@ class TopologyBuilder:
         self._declared.append((spec, declarer))
         return declarer
 
-    def build(self) -> Topology:
+    def copied(self) -> TopologyBuilder:
+        """Return a builder of the same declarations; additions to it leave this one as it is."""
+        other = copy(self)
+        other._settings, other._declared = dict(self._settings), list(self._declared)
+        other._carried_types, other._hooks = list(self._carried_types), list(self._hooks)
+        return other
+
+    def build(self, aliases: Mapping[str, Sequence[tuple[str, str]]] | None = None) -> Topology:
         """Return the topology.
+
+        Args:
+            aliases: for a source that inputs name, in place of a component, the streams that it stands for: component and stream.
 
         Raises:
             TopologyError: something is wrong; `problems` has all of it, each with what to do about it.
@@ -196,7 +213,9 @@ class TopologyBuilder:
         from topo.plan.validation import problems_of
 
         config, problems = TopologyConfig().changed(self._settings)
-        components = tuple(replace(spec, inputs=declarer.inputs) for spec, declarer in self._declared)
+        components = tuple(
+            replace(spec, inputs=tuple(_resolved(declarer.inputs, aliases or {}))) for spec, declarer in self._declared
+        )
         bind_inputs({spec.id: spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
         choose_outputs(components)
         topology = Topology(self.name, components, config, tuple(self._carried_types), tuple(self._hooks))
@@ -204,3 +223,9 @@ class TopologyBuilder:
         if problems:
             raise TopologyError(problems)
         return topology
+
+
+def _resolved(inputs: Sequence[Input], aliases: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[Input]:
+    for one in inputs:
+        for source, stream in aliases.get(one.source, [(one.source, one.stream)]):
+            yield replace(one, source=source, stream=stream)

@@ -210,6 +210,15 @@ class TopologyConfig:
     max_frame_bytes: int = _setting("size", 16 << 20, "The largest frame of data that is sent or accepted.", least=4 << 20)
     max_control_frame_bytes: int = _setting("size", 1 << 20, "The largest frame of verdicts that an acker sends.", least=1024)
 
+    tap: Literal["on"] | None = _setting(
+        "choice", "on", "Whether `topo tap` may show tuples that the component emits.", choices=("on",), optional=True,
+        per_component=True,
+    )  # fmt: skip
+    secret_fields: str | None = _setting(
+        "text", None, "Fields, separated by commas, whose values `topo tap` shows as `•••`, whichever component emits them.",
+        optional=True, per_component=True,
+    )  # fmt: skip
+
     spare_workers: int = _setting(
         "count", 1, "Processes that wait, with topo imported, to replace lost workers; 36 MB each. On Spark hosts there are none."
     )  # fmt: skip

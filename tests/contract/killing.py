@@ -69,6 +69,9 @@ class Steps:
         sqlite3.connect = counted_connect
         if (psycopg := sys.modules.get("psycopg")) is not None:
             psycopg.Connection.wait = self._counted_answer(psycopg.Connection.wait)
+        if (deltalake := sys.modules.get("deltalake")) is not None:
+            for name in ("create", "create_write_transaction"):
+                setattr(deltalake.DeltaTable, name, self._counted_answer(getattr(deltalake.DeltaTable, name)))
 
     def _counted_answer(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         """Count each request to a server twice: before it is sent, and when it was answered."""

@@ -31,7 +31,7 @@ def spilling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if request.param == "spilled":
         monkeypatch.setattr("topo.connectors.json_lines_sink._SPILL_LINES", 2)
         monkeypatch.setattr("topo.connectors.staged_table.SPILL_ROWS", 2)
-        monkeypatch.setattr("topo.connectors.files_sink._SPILL_ROWS", 2)
+        monkeypatch.setattr("topo.connectors.staged_files._SPILL_ROWS", 2)
 
 
 def test_rows_are_seen_when_their_checkpoint_is_complete_and_not_before(kind: SinkKind, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import msgpack
 
 from tests.contract.copying_store import STORE
 from tests.unit.connectors.drive import tracked
-from topo import FilesSink, JsonLinesSink, SqliteSink, TaskContext, TopologyConfig, TwoPhaseSink
+from topo import DeltaSink, FilesSink, JsonLinesSink, SqliteSink, TaskContext, TopologyConfig, TwoPhaseSink
 from topo.api.streams import declared_streams
 from topo.checkpoint.staged_output import StagedOutput
 from topo.emission.collectors import BoltCollector
@@ -37,6 +37,7 @@ class SinkKind:
         rows: what a reader from outside finds: the values of `n`.
         staged: what a reader who knows the sink finds staged: one entry or more for each transaction.
         takes_one_by_one: it judges and acks each tuple when it comes; in the other modes it is as the base class is.
+        is_slow: a process with it takes long to start, so that fewer of them are killed.
     """
 
     name: str
@@ -44,6 +45,7 @@ class SinkKind:
     rows: Callable[[Path], list[int]]
     staged: Callable[[Path], list[str]]
     takes_one_by_one: bool = True
+    is_slow: bool = False
 
 
 def _lines_of(files: list[Path]) -> list[int]:
@@ -133,6 +135,24 @@ def _parquet_rows(file: Path) -> list[int]:
     return [row["n"] for row in pyarrow.parquet.read_table(file).to_pylist()]
 
 
+def _delta() -> SinkKind:
+    import deltalake
+
+    def rows(folder: Path) -> list[int]:
+        table = folder / "out"
+        if not deltalake.DeltaTable.is_deltatable(str(table)):
+            return []
+        return sorted(deltalake.DeltaTable(table).to_pyarrow_table()["n"].to_pylist())
+
+    return SinkKind(
+        "delta",
+        lambda folder: DeltaSink(folder / "out", schema={"n": "bigint"}),
+        rows,
+        lambda folder: [path.name for path in folder.glob("out/.staged/*")],
+        is_slow=True,
+    )
+
+
 KINDS = [
     SinkKind(
         "lines",
@@ -154,6 +174,9 @@ KINDS = [
 ]
 if find_spec("pyarrow") is not None:
     KINDS += [_files("files of parquet", _parquet_rows, format="parquet", schema={"n": "bigint"}), _spark()]
+
+if find_spec("deltalake") is not None:
+    KINDS += [_delta()]
 
 SEVERAL_FILES = _files("several files", lambda file: _lines_of([file]), roll_rows=2)
 """Each transaction has several files, so that its token is not small."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +32,7 @@ from topo.wire.serializers import SerializerRegistry
 class Logs(StatefulBolt):
     """Remembers its inputs by key."""
 
-    key = "key"
+    key: ClassVar[str | None] = "key"
 
     def prepare(self, context: Any) -> None:
         self.state: dict[Any, list[int]] = {}
@@ -47,6 +47,13 @@ class Logs(StatefulBolt):
         self.state = {key: list(numbers) for key, numbers in (state or {}).items()}
 
 
+class Everywhere(Logs):
+    """Has the same state in each task, whose inputs are the same."""
+
+    key = None
+    is_broadcast = True
+
+
 class Nothing:
     """Notes no message."""
 
@@ -56,12 +63,17 @@ class Nothing:
 
 
 class LogTasks:
-    """`Logs` as the tasks of a plan; their snapshots pass through files, and the shares that each task reads."""
+    """A bolt as the tasks of a plan; their snapshots pass through files, and the shares that each task reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Logs] = Logs) -> None:
+        self.kind = kind
         builder = TopologyBuilder("logs").config(delivery="exactly_once")
         builder.set_spout("source", IterableSpout((), fields=FIELDS))
-        builder.set_bolt("logs", Logs()).fields_grouping("source", "key")
+        declared = builder.set_bolt("logs", kind())
+        if kind.key is None:
+            declared.all_grouping("source")
+        else:
+            declared.fields_grouping("source", "key")
         self.topology = builder.build()
         self.codec = Codec()
         self.checkpoint = 0
@@ -75,7 +87,7 @@ class LogTasks:
     def _open(self, snapshots: dict[TaskId, list[Snapshot]]) -> None:
         self.tasks: list[Any] = []
         for task in self.plan.tasks_of("logs"):
-            bolt = Logs()
+            bolt = self.kind()
             setup = TaskSpec(task, self.plan, self.plan.config_of("logs"), bolt, make_context(self.plan, task))
             stored = TaskSnapshots(self.plan, task, self.checkpoints.store, SerializerRegistry(), lambda work: work())
             ports = TaskEnvironment(Ids(b"logs"), lambda: 0.0, self.codec, Nothing(), snapshots=stored)
@@ -131,3 +143,18 @@ def test_the_state_of_a_bolt_of_ones_own_follows_its_keys(script: list[tuple[str
         expected.setdefault(key, []).append(number)
         tasks.restart(parallelism)
         assert tasks.state == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(keys, st.integers(0, 99), parallelisms), max_size=12))
+def test_each_task_is_given_the_one_copy_of_a_broadcast_state(script: list[tuple[str, int, int]]) -> None:
+    tasks = LogTasks(Everywhere)
+    expected: dict[str, list[int]] = {}
+    for key, number, parallelism in script:
+        for task in tasks.tasks:
+            task.runner.kind.bolt.execute(Tuple((key, number), Origin("source", 1, "default", FIELDS)), None)
+        copies = [task.runner.kind.snapshot(0).keyed() for task in tasks.tasks]
+        assert [bool(copy) for copy in copies] == [True] + [False] * (len(copies) - 1)
+        expected.setdefault(key, []).append(number)
+        tasks.restart(parallelism)
+        assert [task.runner.kind.bolt.state for task in tasks.tasks] == [expected] * len(tasks.tasks)

@@ -61,7 +61,7 @@ def test_every_key_of_the_status_is_on_the_page() -> None:
 def test_every_figure_of_checkpoints_is_defined_and_no_other() -> None:
     test = TopologyTest(small("exactly_once"), sources={"numbers": [1, 2]})
     shown = test.status()["checkpoints"]
-    rows = {name for row in (CheckpointRow, Savepoint) for name in row.__slots__}
+    rows = {name for row in (CheckpointRow, Savepoint) for name in row.__match_args__}
 
     assert names_in("Checkpoints") - {"folder"} == set(shown)
     assert {name for name in rows if f"`{name}`" not in PAGE} == set()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct
 
 from topo.api.durations import duration_ms
 from topo.deprecation import old_names
@@ -142,8 +143,7 @@ class ExponentialBackoffRetry(RetryStrategy):
         return delay_ms
 
 
-@dataclass(frozen=True, slots=True)
-class AsyncSettings:
+class AsyncSettings(Struct, frozen=True):
     """Settings of an async operator.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from topo.api.bolt import Anchors
 from topo.api.context import TaskContext
@@ -20,8 +21,7 @@ MAX_BATCH = 65_535
 """As many messages as one emitted tuple can descend from."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSettings:
+class BatchSettings(Struct, frozen=True):
     """When a batch is full.
 
     Attributes:

@@ -167,9 +167,12 @@ class StatefulBolt(BasicBolt):
         key: fields that the state goes by, those of its fields grouping. With it `snapshot` returns a dict by key (by tuple of
             keys for several), which is split by key groups, so that the parallelism can be changed. None: the state of a task
             is one thing, and the parallelism has to stay.
+        is_broadcast: all tasks have the same state, since it comes from inputs that all are given (`all_grouping`). A checkpoint
+            has that of the first task, and each task is given it, also at another parallelism. For a bolt without a key.
     """
 
     key: ClassVar[str | tuple[str, ...] | None] = None
+    is_broadcast: ClassVar[bool] = False
 
     @abstractmethod
     def snapshot(self) -> Any:

@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from topo.api.metrics import Metrics
 from topo.api.streams import DEFAULT_STREAM
 from topo.config import TopologyConfig
@@ -36,8 +38,7 @@ class Executor(Protocol):
         """Run the oldest action that waits, if there is one; return whether there was. On the task's thread only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """One stream of one component, read by another.
 
     Attributes:

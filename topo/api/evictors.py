@@ -6,9 +6,10 @@ An evictor makes the window keep its elements one by one, with their timestamps;
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from topo.api.durations import duration_ms
 from topo.errors import UserError
@@ -31,8 +32,7 @@ class Evictor:
         """Called at each firing, after the window function."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountEvictor:
+class CountEvictor(Struct, frozen=True):
     """Keeps the last `count` elements."""
 
     count: int
@@ -43,8 +43,7 @@ class CountEvictor:
             raise UserError(f"a count evictor keeps zero or more elements; got {self.count}")
 
 
-@dataclass(frozen=True, slots=True)
-class TimeEvictor:
+class TimeEvictor(Struct, frozen=True):
     """Keeps the elements that are younger than `span_ms`, counted back from the greatest timestamp in the buffer."""
 
     span_ms: int
@@ -56,8 +55,7 @@ class TimeEvictor:
         return cls(duration_ms(span), after)
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaEvictor:
+class DeltaEvictor(Struct, frozen=True):
     """Drops the elements whose distance `delta(element, last element)` is `threshold` or more."""
 
     threshold: float

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from topo.api.context import TaskContext
 
@@ -25,59 +26,51 @@ class GroupingKind(StrEnum):
     CUSTOM = "custom"
 
 
-@dataclass(frozen=True, slots=True)
-class Shuffle:
+class Shuffle(Struct, frozen=True):
     """Evenly over all tasks, rather to those that have room."""
 
     kind: ClassVar = GroupingKind.SHUFFLE
 
 
-@dataclass(frozen=True, slots=True)
-class LocalOrShuffle:
+class LocalOrShuffle(Struct, frozen=True):
     """To tasks in the sender's own worker if there are any, else as `Shuffle`."""
 
     kind: ClassVar = GroupingKind.LOCAL_OR_SHUFFLE
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """Tuples with equal values of these fields always to the same task."""
 
     fields: tuple[str, ...]
     kind: ClassVar = GroupingKind.FIELDS
 
 
-@dataclass(frozen=True, slots=True)
-class PartialKey:
+class PartialKey(Struct, frozen=True):
     """As `Fields`, but each key has two tasks, and the less used one is taken: for skewed keys. Join the partial results."""
 
     fields: tuple[str, ...]
     kind: ClassVar = GroupingKind.PARTIAL_KEY
 
 
-@dataclass(frozen=True, slots=True)
-class All:
+class All(Struct, frozen=True):
     """Each tuple to every task."""
 
     kind: ClassVar = GroupingKind.ALL
 
 
-@dataclass(frozen=True, slots=True)
-class Global:
+class Global(Struct, frozen=True):
     """Everything to the first task."""
 
     kind: ClassVar = GroupingKind.GLOBAL
 
 
-@dataclass(frozen=True, slots=True)
-class NoneGrouping:
+class NoneGrouping(Struct, frozen=True):
     """The reader does not care; today the same as `Shuffle`."""
 
     kind: ClassVar = GroupingKind.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Direct:
+class Direct(Struct, frozen=True):
     """The emitter names the task: `collector.emit_direct(task, values, stream=...)`. Only for direct streams."""
 
     kind: ClassVar = GroupingKind.DIRECT
@@ -100,8 +93,7 @@ class CustomGrouping(ABC):
         """Return the indexes (from 0) of the reader's tasks that get the tuple: one, several, or none to drop it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Custom:
+class Custom(Struct, frozen=True):
     """As a `CustomGrouping` decides."""
 
     grouping: CustomGrouping

@@ -7,9 +7,10 @@ grow by a constant factor, so that those of many tasks add up and percentiles of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from operator import index
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from topo.errors import ConfigError
 
@@ -37,8 +38,7 @@ def upper_bound(bucket: int) -> float:
     return float(2.0 ** (_LOWEST_EXPONENT + bucket / BUCKETS_PER_DOUBLING))
 
 
-@dataclass(frozen=True, slots=True)
-class HistogramSnapshot:
+class HistogramSnapshot(Struct, frozen=True):
     """The values of a histogram: `counts` by bucket number, the sum and the extremes of the values."""
 
     counts: dict[int, int] = field(default_factory=dict)
@@ -125,8 +125,7 @@ class Histogram:
         return HistogramSnapshot(dict(self._counts), self._total, self._lowest, self._highest)
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSnapshot:
+class MetricsSnapshot(Struct, frozen=True):
     """All user metrics of one task at a moment."""
 
     counters: dict[str, int] = field(default_factory=dict)

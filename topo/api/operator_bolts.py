@@ -16,6 +16,7 @@ from topo.api.async_io import AsyncMode, AsyncSettings, RetryStrategy
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.evictors import EvictorLike
+from topo.api.metrics import Metrics
 from topo.api.streams import DEFAULT_STREAM, Outputs, declared_streams
 from topo.api.triggers import EventTimeTrigger, TriggerLike
 from topo.api.tuples import Tuple
@@ -171,6 +172,10 @@ class ProcessContext(Protocol):
     @property
     def current_processing_time(self) -> int:
         """The clock, in milliseconds."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """The task's own counters, gauges and histograms."""
 
     @property
     def state(self) -> Any:

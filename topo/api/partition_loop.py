@@ -53,8 +53,11 @@ class PartitionCollector(SpoutCollector, Protocol):
     def partitions_found(self) -> None:
         """The partitions of the source are known: those found from here on begin at their beginning."""
 
-    def begin_partition(self, partition: Partition, position: Any, watermark: int | None) -> None:
-        """A partition is read from here on behind that position; its watermark counts."""
+    def expect_partition(self, name: str, watermark: int | None) -> None:
+        """A partition will be read; its watermark counts already, so that those of others do not pass it."""
+
+    def begin_partition(self, partition: Partition, position: Any) -> None:
+        """An expected partition is read from here on behind that position."""
 
     def end_partition(self, name: str) -> None:
         """A partition is read no more; its watermark counts no more."""
@@ -250,8 +253,9 @@ class PartitionLoop:
             self._collector.forget_partition(name)
             return
         self._release(held)
-        if held.has_begun:
+        if held.is_expected:
             self._collector.end_partition(name)
+        if held.has_begun:
             self._stored[name] = StoredPartition(group, number, held.position)
         elif not self._held:
             # After a restart the engine has its watermark, and no partition to which it belongs.
@@ -281,8 +285,15 @@ class PartitionLoop:
             if not self._held:
                 # Readers do not wait for a task that has nothing to read.
                 self._collector.mark_idle()
-        for held in self._held.values():
-            if held.state is PartitionState.WAITING and now >= held.assign_at:
+        waiting = [held for held in self._held.values() if held.state is PartitionState.WAITING]
+        # All of them before the first one begins: event time would pass those that cannot be assigned yet.
+        for held in waiting:
+            if not held.is_expected:
+                held.is_expected = has_changed = True
+                kept = self._stored.get(held.partition.name)
+                self._collector.expect_partition(held.partition.name, None if kept is None else kept.watermark)
+        for held in waiting:
+            if now >= held.assign_at:
                 has_changed |= self._assign(held, now)
         return has_changed
 
@@ -304,8 +315,7 @@ class PartitionLoop:
         if held.has_begun:
             return False
         held.has_begun = held.found_later = True
-        kept = self._stored.get(name)
-        self._collector.begin_partition(held.partition, position, None if kept is None else kept.watermark)
+        self._collector.begin_partition(held.partition, position)
         return True
 
     def _release(self, held: HeldPartition) -> None:

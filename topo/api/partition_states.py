@@ -29,6 +29,7 @@ class HeldPartition:
         "assign_at",
         "found_later",
         "has_begun",
+        "is_expected",
         "is_late",
         "is_missing",
         "is_paused",
@@ -50,6 +51,8 @@ class HeldPartition:
         self.wait_s = FIRST_WAIT_S
         self.has_begun = False
         """Whether the engine knows of it."""
+        self.is_expected = False
+        """Whether the engine waits for its watermark."""
         self.is_missing = False
         """Whether the last discovery has not found it."""
         self.is_paused = False

@@ -7,12 +7,12 @@ and in every process. Which task reads it is arithmetic on the name in each task
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import blake2b
 from itertools import chain, pairwise
 from operator import lt
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
+from topo.digests import blake2b
 from topo.errors import EmitError
 
 

@@ -123,6 +123,11 @@ class PartitionedSpout(Spout):
             self._loop.committed(positions)
 
     @property
+    def is_endless(self) -> bool:
+        """Whether new partitions are looked for without an end."""
+        return self.discovery_interval is not None
+
+    @property
     def max_drift_ms(self) -> int | None:
         """`max_drift` in milliseconds."""
         return None if self.max_drift is None else duration_ms(self.max_drift)

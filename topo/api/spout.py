@@ -98,6 +98,11 @@ class Spout(ABC):
     component_settings: Mapping[str, Any] = {}
     wants_values: ClassVar[bool] = False
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether its input is known to have no end: a program of streams that waits for the end is refused then."""
+        return False
+
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Called once in each process, before everything else: connect to the source, keep the collector.
 

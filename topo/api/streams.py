@@ -7,8 +7,9 @@ wrapped in `direct(...)` make a direct stream, on which the emitter names the ta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from topo.errors import ConfigError
 from topo.ids import DEFAULT_STREAM as DEFAULT_STREAM
@@ -19,8 +20,7 @@ SYSTEM_COMPONENT = "__system"
 ACKER_COMPONENT = "__acker"
 
 
-@dataclass(frozen=True, slots=True)
-class DirectFields:
+class DirectFields(Struct, frozen=True):
     """Fields of a direct stream; made by `direct`."""
 
     fields: tuple[str, ...]
@@ -30,8 +30,7 @@ Outputs = Sequence[str] | DirectFields | Mapping[str, Sequence[str] | DirectFiel
 """Types of `Spout.outputs` and `Bolt.outputs`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamDeclaration:
+class StreamDeclaration(Struct, frozen=True):
     """One stream of a component, as the plan sees it."""
 
     name: str

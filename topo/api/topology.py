@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 from topo.api.component import Component
 from topo.api.groupings import Grouping
@@ -28,8 +29,7 @@ class ComponentKind(StrEnum):
     ACKER = "acker"
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """One subscription of a bolt: the stream of a source, and how it is grouped."""
 
     source: str
@@ -37,8 +37,7 @@ class Input:
     grouping: Grouping
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentSpec:
+class ComponentSpec(Struct, frozen=True):
     """One component as it was declared.
 
     Attributes:
@@ -51,6 +50,9 @@ class ComponentSpec:
         settings: its own settings by public name, as it wants them or as they were given.
         inputs: what a bolt reads.
         watermarks: the event-time strategy of its output; None where it emits watermarks itself, or passes on its inputs'.
+        operators: of a program of streams that run in it, its body first, each with the place where it is written.
+        identity: facts by which its state is known, as the user has given it no name; "" where the id is enough.
+        declared: the state that its class declares, of a program of streams: kind and type by name.
     """
 
     id: str
@@ -62,6 +64,9 @@ class ComponentSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[Input, ...] = ()
     watermarks: WatermarkStrategy | None = None
+    operators: tuple[str, ...] = ()
+    identity: str = ""
+    declared: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def type(self) -> type[Component]:
@@ -85,8 +90,7 @@ class ComponentSpec:
         return made
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedType:
+class CarriedType(Struct, frozen=True):
     """A type of the user's own that tuples may carry; see `TopologyBuilder.register_type`."""
 
     cls: type[Any]
@@ -95,8 +99,7 @@ class CarriedType:
     decode: Callable[[bytes], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """A topology that has been built and checked: `topo run`, `topo submit` and the test kit take it.
 
     Attributes:
@@ -131,3 +134,7 @@ class TopologySource(ABC):
     @abstractmethod
     def build(self) -> Topology:
         """Return the topology, as `TopologyBuilder.build` does."""
+
+    def held_values(self) -> Iterable[tuple[str, object]]:
+        """Return values that the topology takes along to its workers, each with the words for it, for errors."""
+        return ()

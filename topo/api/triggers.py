@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from topo.api.durations import duration_ms
 from topo.errors import UserError
@@ -99,18 +100,15 @@ class Trigger(ABC):
         """Called when the window is cleaned up or was merged into another: drop the state and the timers it still has."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventTimeTrigger:
+class EventTimeTrigger(Struct, frozen=True):
     """Fires when the watermark passes the end of the window, and again at once for each late element that is still allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessingTimeTrigger:
+class ProcessingTimeTrigger(Struct, frozen=True):
     """Fires when the clock passes the end of the window."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountTrigger:
+class CountTrigger(Struct, frozen=True):
     """Fires each time `count` elements have come."""
 
     count: int
@@ -120,8 +118,7 @@ class CountTrigger:
             raise UserError(f"a count trigger needs a count above zero; got {self.count}")
 
 
-@dataclass(frozen=True, slots=True)
-class ContinuousEventTimeTrigger:
+class ContinuousEventTimeTrigger(Struct, frozen=True):
     """Fires every `interval_ms` of event time from the first element on, and at the end of the window.
 
     One watermark that passes several intervals fires once for each; a jump over more than a hundred fires for
@@ -140,8 +137,7 @@ class ContinuousEventTimeTrigger:
         return cls(duration_ms(interval))
 
 
-@dataclass(frozen=True, slots=True)
-class ContinuousProcessingTimeTrigger:
+class ContinuousProcessingTimeTrigger(Struct, frozen=True):
     """Fires every `interval_ms` of the clock from the first element on.
 
     A clock that advances by more than a hundred intervals at once, as after a restore, fires for the first and the last of them.
@@ -159,26 +155,22 @@ class ContinuousProcessingTimeTrigger:
         return cls(duration_ms(interval))
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaTrigger:
+class DeltaTrigger(Struct, frozen=True):
     """Fires when `delta(element of the last firing, element)` is greater than `threshold`."""
 
     threshold: float
     delta: Callable[[Any, Any], float]
 
 
-@dataclass(frozen=True, slots=True)
-class NeverTrigger:
+class NeverTrigger(Struct, frozen=True):
     """Never fires."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndOfStreamTrigger:
+class EndOfStreamTrigger(Struct, frozen=True):
     """Fires once, when the input has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class PurgingTrigger:
+class PurgingTrigger(Struct, frozen=True):
     """Does what `inner` does, and drops the contents at each firing."""
 
     inner: TriggerLike
@@ -189,8 +181,7 @@ class PurgingTrigger:
         return cls(inner)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessingTimeoutTrigger:
+class ProcessingTimeoutTrigger(Struct, frozen=True):
     """Does what `inner` does, and fires as well when it has not fired for `timeout_ms` since the first element.
 
     Attributes:

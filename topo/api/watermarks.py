@@ -8,10 +8,12 @@ Timestamps are milliseconds since the epoch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from topo.api.durations import duration_ms
 from topo.deprecation import warn_renamed
@@ -40,8 +42,7 @@ class WatermarkGenerator(Protocol):
         """Called every `watermark_interval`; may call `output.watermark(t)`, `mark_idle()` and `mark_active()`."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatermarkStrategy:
+class WatermarkStrategy(Struct, frozen=True):
     """How watermarks are made; set on a spout, or on a bolt that gives a stream its event time.
 
         builder.set_spout("clicks", Clicks(), watermarks=WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="at"))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from topo.api.durations import duration_ms
 from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
+from topo.api.metrics import Metrics
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.triggers import (
     ContinuousEventTimeTrigger,
@@ -155,8 +157,7 @@ class WindowStagger(Enum):
     """By a random part of the size."""
 
 
-@dataclass(frozen=True, slots=True)
-class TumblingWindows:
+class TumblingWindows(Struct, frozen=True):
     """Windows of one size, one after the other without gap. Made by the `of` of the two classes below."""
 
     size_ms: int
@@ -187,8 +188,7 @@ class TumblingProcessingTimeWindows:
         return TumblingWindows(duration_ms(size), duration_ms(offset), WindowStagger(stagger), is_event_time=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SlidingWindows:
+class SlidingWindows(Struct, frozen=True):
     """Windows of one size that start every `slide`. A slide above the size leaves gaps: an element may be in no window."""
 
     size_ms: int
@@ -227,8 +227,7 @@ class SlidingProcessingTimeWindows:
         return SlidingWindows(duration_ms(size), duration_ms(slide), duration_ms(offset), is_event_time=False)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionWindows:
+class SessionWindows(Struct, frozen=True):
     """Windows that grow as long as elements of the key follow each other within a gap.
 
     Attributes:
@@ -271,8 +270,7 @@ class ProcessingTimeSessionWindows:
         return SessionWindows(gap, is_event_time=False)
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalWindows:
+class GlobalWindows(Struct, frozen=True):
     """One window for all elements of a key. Without a trigger it never fires; `at_end_of_stream` fires once, at the end."""
 
     fires_at_end: bool = False
@@ -283,8 +281,7 @@ class GlobalWindows:
         return cls(fires_at_end=True)
 
 
-@dataclass(frozen=True, slots=True)
-class CountWindows:
+class CountWindows(Struct, frozen=True):
     """Windows by number: the global window with a count trigger, and an evictor where they slide. They know no time.
 
     Without `slide` every `count` elements of a key are a window; with it, each `slide` elements the last `count` are looked at.
@@ -340,6 +337,10 @@ class WindowContext(Protocol):
     @property
     def current_processing_time(self) -> int:
         """The clock, in milliseconds."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """The task's own counters, gauges and histograms."""
 
     @property
     def window_state(self) -> Any:

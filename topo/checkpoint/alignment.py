@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from topo.ids import ID_BYTES
 from topo.wire.control import PartToRead
 from topo.wire.frames import Frame
@@ -33,8 +35,7 @@ class Snapshot:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPart:
+class StoredPart(Struct, frozen=True):
     """The place of a snapshot: file in the folder of checkpoints, its length in bytes, its checksum."""
 
     file: str

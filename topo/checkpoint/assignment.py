@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import UNSET
+
 from topo.api.groupings import GroupingKind
 from topo.api.topology import ComponentKind
 from topo.checkpoint.manifest import ComponentFigures, ComponentShape, Manifest, Part, has_ended, shares_for
@@ -26,6 +28,9 @@ def shapes_of(plan: PhysicalPlan) -> dict[str, ComponentShape]:
             max_parallelism=component.max_parallelism,
             keyed_by=tuple(sorted(keyed.get(component.id, ()))),
             state=component.state,
+            origin=component.operators[0] if component.operators else UNSET,
+            identity=component.identity or UNSET,
+            declared=component.declared or UNSET,
         )
         for component in plan.components
         if component.kind is not ComponentKind.ACKER

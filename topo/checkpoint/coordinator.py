@@ -327,7 +327,7 @@ class CheckpointCoordinator:
                 "since_s": now - attempt.began_at,
                 "waiting_for": self._waiting_for(attempt) if self.phase is Phase.UNDER_WAY else "the store",
             },
-            "latest": [{name: getattr(row, name) for name in CheckpointRow.__slots__} for row in self._rows],
+            "latest": [{name: getattr(row, name) for name in CheckpointRow.__struct_fields__} for row in self._rows],
             "savepoints": [{name: getattr(one, name) for name in Savepoint.__slots__} for one in self.savepoints.values()],
         }
 

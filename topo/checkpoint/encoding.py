@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, Protocol
 
 import msgpack
 import msgspec
+from msgspec import Struct, field
 
+from topo.digests import blake2b
 from topo.errors import CheckpointDamagedError, CheckpointRefusedError, UnsupportedValueError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
@@ -44,8 +44,7 @@ class ExtTypes(Protocol):
         """Return the value of an ext type."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSnapshot:
+class TaskSnapshot(Struct, frozen=True):
     """The state of one task.
 
     Attributes:
@@ -65,8 +64,7 @@ class TaskSnapshot:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedPart:
+class EncodedPart(Struct, frozen=True):
     """A part as it is to be stored.
 
     Attributes:
@@ -156,8 +154,7 @@ def encode_snapshot(snapshot: TaskSnapshot, topology: str, checkpoint: int, type
     return EncodedPart((head, digest, *bodies), len(head) + DIGEST_BYTES + end, digest.hex())
 
 
-@dataclass(frozen=True, slots=True)
-class PartName:
+class PartName(Struct, frozen=True):
     """The expected identity of a part. `checksum` and `length` None: not known."""
 
     file: str

@@ -10,17 +10,17 @@ but for positions by partition: all tasks read all of them, and each keeps those
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from topo.checkpoint.encoding import DIGEST_BYTES, SCHEMA_VERSION, PartName
+from topo.digests import blake2b
 from topo.errors import CheckpointDamagedError, CheckpointRefusedError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange, range_of
-from topo.plan.state_kinds import BY_PARTITION
+from topo.plan.state_kinds import BROADCAST, BY_PARTITION
 from topo.version import __version__
 
 SPOUT = "spout"
@@ -53,6 +53,9 @@ class ComponentShape(msgspec.Struct, frozen=True, kw_only=True):
         max_parallelism: how many key groups.
         keyed_by: the fields that its inputs are grouped by, "component.stream: field, field" each.
         state: which kind of state it has, in words; "nothing" where it has none, "" where that is not known.
+        origin: the operator of a program of streams that it is, with the place where that is written; UNSET for every other.
+        identity: facts by which its state is known, as the user has given it no name; UNSET where the id is enough.
+        declared: the state that its class declares, of a program of streams: kind and type by name; UNSET for none.
     """
 
     kind: str
@@ -60,6 +63,9 @@ class ComponentShape(msgspec.Struct, frozen=True, kw_only=True):
     max_parallelism: int
     keyed_by: tuple[str, ...] = ()
     state: str = ""
+    origin: str | UnsetType = UNSET
+    identity: str | UnsetType = UNSET
+    declared: dict[str, str] | UnsetType = UNSET
 
 
 class ComponentFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,8 +120,7 @@ class _Version(msgspec.Struct):
     topo: str
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """The share of a part that one task takes. `groups` may be empty."""
 
     part: Part
@@ -165,15 +170,23 @@ def misfits(manifest: Manifest, topology: str, components: Mapping[str, Componen
             f"checkpoint {manifest.checkpoint} is of topology {manifest.topology!r}, not of {topology!r}; "
             f"submit it under the name {manifest.topology!r}"
         ]
-    found = []
+    found: list[str] = []
     for name, old in manifest.components.items():
         new = components.get(name)
         if new is None:
+            stored = f" ({old.origin})" if old.origin else ""
             found.append(
-                f"no task takes the state of {name!r}, which the topology no longer has; keep it, or give its state up "
+                f"no task takes the state of {name!r}{stored}, which the topology no longer has; keep it, or give its state up "
                 f"(--drop-state {name})"
             )
             continue
+        if _is_another(old, new, components.values()):
+            found.append(
+                f"the state of {name!r} is that of {old.origin}, which had no name, and {new.origin} is another operator; to let "
+                f"it take the state over, give it name={name!r}, else begin with nothing (--drop-state {name})"
+            )
+            continue
+        begun = len(found)
         if new.kind != old.kind:
             found.append(f"{name!r} was a {old.kind} and is a {new.kind}; give it another name")
         elif new.state != old.state and old.state not in ("", NO_STATE) and new.state:
@@ -181,6 +194,12 @@ def misfits(manifest: Manifest, topology: str, components: Mapping[str, Componen
                 f"{name!r} has {old.state} in the checkpoint, and {new.state} now, which does not take it over; leave it as it "
                 f"was, or let it begin with nothing (--drop-state {name})"
             )
+        for state, was in (old.declared or {}).items():
+            if (is_now := (new.declared or {}).get(state, was)) != was:
+                found.append(
+                    f"the state {state!r} of {name!r} is a {was} in the checkpoint, and a {is_now} now; give the new one another "
+                    f"name, or let {name!r} begin with nothing (--drop-state {name})"
+                )
         if old.kind == new.kind == SPOUT and new.parallelism != old.parallelism and old.state != BY_PARTITION:
             found.append(
                 f"{name!r} had {old.parallelism} tasks and has {new.parallelism}: what each has read cannot be split; "
@@ -194,7 +213,18 @@ def misfits(manifest: Manifest, topology: str, components: Mapping[str, Componen
         if new.keyed_by != old.keyed_by:
             was, is_ = ("; ".join(shape.keyed_by) or "nothing" for shape in (old, new))
             found.append(f"the state of {name!r} goes by {was}, and its inputs are grouped by {is_}; group them as before")
+        if old.origin and new.origin:
+            places = f" ({old.origin} in the checkpoint, {new.origin} now)"
+            found[begun:] = [f"{problem}{places}" for problem in found[begun:]]
     return found
+
+
+def _is_another(old: ComponentShape, new: ComponentShape, all_new: Iterable[ComponentShape]) -> bool:
+    """Whether the state of an operator without a name would go to another one, which has its id now."""
+    if not old.identity or old.identity == new.identity:
+        return False
+    # An operator that has been given the name takes the state over, unless the old one is still there under another id.
+    return bool(new.identity) or any(one.identity == old.identity for one in all_new)
 
 
 def without(manifest: Manifest, components: Iterable[str]) -> Manifest:
@@ -218,15 +248,21 @@ def shares_for(manifest: Manifest, component: str, index: int, parallelism: int)
         theirs = range_of(part.index, shape.max_parallelism, shape.parallelism)
         groups = KeyGroupRange(max(own.start, theirs.start), min(own.end, theirs.end))
         takes_values = part.index % parallelism == index or (shape.state == BY_PARTITION and shape.parallelism != parallelism)
+        if shape.state == BROADCAST:
+            # The one copy is in the first group of the first task.
+            groups = KeyGroupRange(0, 0 if part.index == 0 else -1)
         if takes_values or groups.groups:
             found.append(Share(part, groups, takes_values))
     return found
 
 
 def _candidates(manifest: Manifest, component: str, index: int, parallelism: int) -> Collection[Part]:
-    """Return the parts that may matter to a task: its own where the parallelism is the same, else all of the component."""
+    """Return the parts that may matter to a task: its own where the parallelism is the same, else all of the component.
+
+    Of broadcast state the first part matters to all.
+    """
     parts, shape = manifest.by_component.get(component, {}), manifest.components.get(component)
-    is_same = shape is not None and shape.parallelism == parallelism and index in parts
+    is_same = shape is not None and shape.parallelism == parallelism and index in parts and shape.state != BROADCAST
     return [parts[index]] if is_same else parts.values()
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 REMEMBERED = 20
 """Checkpoints, the last ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointRow:
+class CheckpointRow(Struct, frozen=True):
     """The outcome of a checkpoint. `state` is "complete", "failed" or "aborted" (by a recovery)."""
 
     checkpoint: int

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from topo.checkpoint.store_messages import StoreCommand
 from topo.wire import control
 
 
-@dataclass(frozen=True, slots=True)
-class ToSources:
+class ToSources(Struct, frozen=True):
     """Send a message to each worker that hosts tasks without input: spouts, and bolts that read nothing but ticks."""
 
     message: control.BeginCheckpoint
 
 
-@dataclass(frozen=True, slots=True)
-class ToAll:
+class ToAll(Struct, frozen=True):
     """Send a message to each worker."""
 
     message: control.CheckpointComplete | control.CheckpointAborted
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Record a row of `topo errors`; `kind` is CheckpointFailed, CheckpointDamaged or SavepointFailed."""
 
     kind: str

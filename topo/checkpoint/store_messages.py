@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from topo.checkpoint.manifest import Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class CommitCheckpoint:
+class CommitCheckpoint(Struct, frozen=True):
     """Store a manifest, durably; its parts are stored already. The shell notes when that was.
 
     Answered by CheckpointStored once the result is known. Earlier checkpoints that are not needed may then go.
@@ -17,23 +16,20 @@ class CommitCheckpoint:
     manifest: Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardCheckpoint:
+class DiscardCheckpoint(Struct, frozen=True):
     """Remove the files of a checkpoint that will never be complete. Not answered."""
 
     checkpoint: int
 
 
-@dataclass(frozen=True, slots=True)
-class CopyCheckpoint:
+class CopyCheckpoint(Struct, frozen=True):
     """Copy a complete checkpoint to another folder, as a savepoint. Answered by SavepointStored."""
 
     checkpoint: int
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class FindCheckpoint:
+class FindCheckpoint(Struct, frozen=True):
     """Look for the last whole checkpoint up to a number, that one included. Answered by CheckpointFound.
 
     Attributes:
@@ -45,8 +41,7 @@ class FindCheckpoint:
     folder: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointStored:
+class CheckpointStored(Struct, frozen=True):
     """The answer to a CommitCheckpoint.
 
     Attributes:
@@ -58,16 +53,14 @@ class CheckpointStored:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SavepointStored:
+class SavepointStored(Struct, frozen=True):
     """The answer to a CopyCheckpoint. `problem` is the reason when there is no savepoint, else ""."""
 
     folder: str
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFound:
+class CheckpointFound(Struct, frozen=True):
     """The answer to a FindCheckpoint. `problem` is the reason when there is none."""
 
     manifest: Manifest | None

@@ -23,6 +23,13 @@ from topo.wire.frames import MAX_ROOTS_PER_TUPLE, MAX_WATERMARK
 class AnchoringCollector(Emit, Emitter):
     """For `BasicBolt`: every row is anchored on the input that the bolt is processing."""
 
+    def __init__(
+        self, component: str, streams: Sequence[StreamDeclaration], report: ReportError, codec: Codec | None = None
+    ) -> None:
+        super().__init__(component, streams, report, codec)
+        self.add_plain: Callable[[Row], None] = self._rows.append
+        """Takes a row of the main stream that has its width and holds only ATOMS, from the task's own thread."""
+
     _emit_slow = Emitter._append
     elsewhere = "a BasicBolt's rows belong to its current input: emit in the call, or take a Bolt, which any thread may use"
 

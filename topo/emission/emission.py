@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.emission.collectors import TrackedTuple
@@ -26,6 +27,12 @@ Inherited = list[int | None] | None
 """Timestamps of the inputs of a slice; None if they have none, or if rows do not inherit them."""
 
 
+class OutputTap(Protocol):
+    """Who watches the output, if anybody does: is given stream, fields and rows."""
+
+    out: Callable[[str, Sequence[str], Sequence[Row]], None] | None
+
+
 class Emission:
     """The output of one task.
 
@@ -35,6 +42,7 @@ class Emission:
         streams: names of the task's streams, in order.
         counters: of the task.
         send_time: sends changes of event time to the readers.
+        taps: who watches the rows.
 
     Attributes:
         runs_singly: inputs have to run one by one, because the order of rows on different streams is known between calls alone.
@@ -47,7 +55,9 @@ class Emission:
         streams: Sequence[str],
         counters: Counters,
         send_time: Callable[[Sequence[int | InputStatus]], None],
+        taps: OutputTap,
     ) -> None:
+        self._taps = taps
         self._router = router
         self._watermarks = watermarks
         self._counters = counters
@@ -143,22 +153,24 @@ class Emission:
 
     def messages(self, stream: StreamRows, roots: Column, owed: bytearray, reject: Reject) -> None:
         """Send messages, each under a root; their edges are folded into `owed`."""
-        self._count_rows(stream)
+        self._note_rows(stream)
         self._counters.transferred += self._router.single(stream, roots, owed, None, stream.stamp_list(), reject)
 
     def untracked_messages(self, stream: StreamRows, reject: Reject) -> None:
         """Send messages without ids."""
-        self._count_rows(stream)
+        self._note_rows(stream)
         self._counters.transferred += self._router.untracked(stream, stream.stamp_list(), reject)
 
-    def _count_rows(self, stream: StreamRows) -> None:
+    def _note_rows(self, stream: StreamRows) -> None:
+        if self._taps.out is not None and stream.rows:
+            self._taps.out(stream.declaration.name, stream.declaration.fields, stream.rows)
         if stream.declaration.columnar:
             self._counters.batch_rows_out += sum([len(batch) for (batch,) in stream.rows])
 
     def _stamps(self, stream: StreamRows, inherited: Inherited) -> Stamps:
         """Return the timestamp of each row: the explicit one, else that of its input, else the reading of the strategy."""
         self._counters.emitted += len(stream.rows)
-        self._count_rows(stream)
+        self._note_rows(stream)
         explicit = stream.stamps
         stamps: Stamps = None
         if inherited is not None:

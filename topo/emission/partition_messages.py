@@ -23,6 +23,12 @@ class PartitionBegun(NamedTuple):
 
     partition: Partition
     position: Any
+
+
+class PartitionExpected(NamedTuple):
+    """A partition will be read; its watermark counts already."""
+
+    name: str
     watermark: int | None
 
 
@@ -46,7 +52,7 @@ class PassedOver(NamedTuple):
     error: Exception | None
 
 
-PartitionSignal = PartitionsFound | PartitionBegun | PartitionOver | PartitionForgotten | PassedOver
+PartitionSignal = PartitionsFound | PartitionExpected | PartitionBegun | PartitionOver | PartitionForgotten | PassedOver
 
 
 class PartitionMessages(MessageCollector):
@@ -88,9 +94,13 @@ class PartitionMessages(MessageCollector):
         """The partitions of the source are known, at least once."""
         self._signal(PartitionsFound())
 
-    def begin_partition(self, partition: Partition, position: Any, watermark: int | None) -> None:
+    def expect_partition(self, name: str, watermark: int | None) -> None:
+        """A partition will be read, and its watermark counts already."""
+        self._signal(PartitionExpected(name, watermark))
+
+    def begin_partition(self, partition: Partition, position: Any) -> None:
         """A partition is read from here on behind that position."""
-        self._signal(PartitionBegun(partition, position, watermark))
+        self._signal(PartitionBegun(partition, position))
 
     def end_partition(self, name: str) -> None:
         """A partition is read no more."""

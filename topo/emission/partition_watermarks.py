@@ -16,8 +16,8 @@ _partition_of = itemgetter(0)
 class PartitionWatermarks:
     """The generators of the partitions of one task.
 
-    A partition that has begun and has no watermark holds the combined one back until its generator makes one or is idle. Without
-    a partition the output is idle.
+    A partition counts from when it is expected: the others do not pass it while it waits to be read. Without a watermark it holds
+    the combined one back until its generator makes one or is idle. Without a partition the output is idle.
 
     Args:
         make: returns a generator.
@@ -32,13 +32,17 @@ class PartitionWatermarks:
         self._combined = WatermarkMultiplexer(output)
         self._generators: dict[str, WatermarkSource] = {}
 
-    def begin(self, name: str, watermark: int | None) -> None:
-        """Add a partition, with the watermark that it has in a checkpoint."""
+    def expect(self, name: str, watermark: int | None) -> None:
+        """Add a partition, with the watermark that it has in a checkpoint. All are added before the first one begins."""
         self._combined.register(name)
         self._generators[name] = self._make()
-        self._output.mark_active()
         if watermark is not None:
-            self._combined.immediate(name).watermark(watermark)
+            self._combined.deferred(name).watermark(watermark)
+
+    def begin(self) -> None:
+        """An expected partition is read from here on."""
+        self._output.mark_active()
+        self._combined.on_periodic_emit()
 
     def ask(self, name: str) -> None:
         """Ask the generator of one partition, then combine."""

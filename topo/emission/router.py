@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from topo.emission.collectors import TrackedTuple
 from topo.emission.emitter import StreamRows
@@ -33,7 +33,18 @@ Reject = Callable[[int, Exception], None]
 
 
 class ColumnSink(Protocol):
-    """The destination of columns: the task's outbox."""
+    """The destination of columns: the task's outbox.
+
+    Attributes:
+        observer: watches them; None as a rule.
+    """
+
+    observer: Any
+
+    def anchored(
+        self, anchors: Sequence[Sequence[TrackedTuple]], counts: Sequence[int], roots: Sequence[int], edges: Sequence[int]
+    ) -> None:
+        """Show the observer the anchors of rows that are put next."""
 
     def put(self, target: TaskId, stream: int, columns: Columns) -> None:
         """Append columns to the buffer of the edge to `target`."""
@@ -247,6 +258,8 @@ class Router:
                     counts.append(len(carried))
                     roots.extend(carried)
                     edges.extend(carried.values())
+                if self._outlet.observer is not None:
+                    self._outlet.anchored(chosen, counts, roots, edges)
                 if not roots:
                     columns = Columns(Anchoring.NONE, rows, timestamps=timestamps)
                 else:

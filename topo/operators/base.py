@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import Struct, field
+
+from topo.api.metrics import Metrics
 from topo.errors import ConfigError
 from topo.keys import KeyGroupRange
 from topo.operators.mailbox.executor import MailboxExecutor
@@ -53,8 +55,7 @@ class Output(Protocol):
 Keyed = dict[int, dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorSnapshot:
+class OperatorSnapshot(Struct, frozen=True):
     """Everything an operator has to remember, as plain data.
 
     It is a copy: later calls of the operator do not change it.
@@ -81,8 +82,7 @@ class OperatorSnapshot:
         return whole
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorContext:
+class OperatorContext(Struct, frozen=True):
     """The surroundings of one operator.
 
     Attributes:
@@ -90,6 +90,7 @@ class OperatorContext:
         executor: the operator's way to its mailbox.
         max_parallelism: number of key groups; the same for the whole life of the topology.
         undo_log: notes changes of state and timers, where the driver undoes calls that raise.
+        metrics: of the task.
     """
 
     output: Output
@@ -99,6 +100,7 @@ class OperatorContext:
     key_groups: KeyGroupRange = field(default_factory=lambda: KeyGroupRange(0, 127))
     undo_log: UndoLog | None = None
     brake: Brake = field(default_factory=Brake)
+    metrics: Metrics = field(default_factory=Metrics)
 
     def __post_init__(self) -> None:
         if self.key_groups.end >= self.max_parallelism:

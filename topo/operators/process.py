@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from topo.api.metrics import Metrics
 from topo.api.operator_bolts import TimeDomain
 from topo.errors import UserError
 from topo.operators.base import KeyedOperator
@@ -50,6 +51,10 @@ class OperatorProcessContext(TimerClocks):
     @property
     def domain(self) -> TimeDomain | None:
         return self._operator.domain
+
+    @property
+    def metrics(self) -> Metrics:
+        return self._operator.context.metrics
 
     @property
     def state(self) -> KeyedState:

@@ -24,6 +24,8 @@ def as_text(plan: PhysicalPlan, live: Live | None = None) -> str:
         ids = plan.tasks_of(component.id)
         lines.append(f"{component.kind} {component.id} x{component.parallelism}{_code(component)}  [{_ids(ids)}]")
         lines += [f"    reads {s.source}{_stream(s.stream)}: {_grouping(s)}" for s in plan.inputs_of(component.id)]
+        if len(component.operators) > 1:
+            lines.append(f"    runs {', '.join(component.operators[1:])}")
         if component.takes_columns:
             lines.append("    windows take whole batches")
         for stream in component.streams:
@@ -65,6 +67,7 @@ def as_data(plan: PhysicalPlan, live: Live | None = None) -> dict[str, Any]:
                 "class": component.code,
                 "parallelism": component.parallelism,
                 "max_parallelism": component.max_parallelism,
+                "operators": list(component.operators),
                 "tasks": list(plan.tasks_of(component.id)),
                 "outputs": [{"stream": s.name, "fields": list(s.fields), "direct": s.direct} for s in component.streams],
                 "inputs": [

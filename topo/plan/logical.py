@@ -33,6 +33,8 @@ class PlannedComponent(Struct, frozen=True, kw_only=True):
         originates: whether it draws root ids and receives their verdicts, as spouts do: a window bolt does for its firings.
         state: which kind of state it has in a checkpoint; see `state_kind`.
         takes_columns: whether its windows take batches of columns whole.
+        operators: as in `ComponentSpec`.
+        identity, declared: as in `ComponentSpec`.
     """
 
     id: str
@@ -45,6 +47,9 @@ class PlannedComponent(Struct, frozen=True, kw_only=True):
     originates: bool = False
     state: str = ""
     takes_columns: bool = False
+    operators: tuple[str, ...] = ()
+    identity: str = ""
+    declared: dict[str, str] = {}
 
 
 class PlannedSubscription(Struct, frozen=True, kw_only=True):
@@ -120,6 +125,9 @@ def _component(spec: ComponentSpec, config: TopologyConfig) -> PlannedComponent:
         settings={name: read[name] for name in spec.settings},
         originates=spec.kind is ComponentKind.SPOUT or (issubclass(spec.type, WindowBolt) and config.delivery != "exactly_once"),
         state=state_kind(spec),
+        operators=spec.operators,
+        identity=spec.identity,
+        declared=dict(spec.declared),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
 from topo.api.columns import ColumnBolt
-from topo.api.groupings import Fields
+from topo.api.groupings import Fields, GroupingKind
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt, key_fields
 from topo.api.streams import StreamDeclaration
 from topo.api.topology import ComponentKind, ComponentSpec
@@ -36,6 +36,8 @@ def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: 
             key = key_fields(getattr(spec.component, "key", None))
             if key and spec.parallelism != 1:
                 found += [f"bolt {spec.id!r}: {problem}" for problem in _grouped_by(key, spec)]
+            if spec.type.is_broadcast:
+                found += [f"bolt {spec.id!r}: {problem}" for problem in _shared(key, spec)]
         if spec.kind is ComponentKind.BOLT and issubclass(spec.type, OperatorBolt):
             where = f"bolt {spec.id!r}"
             found += [f"{where}: {problem}" for problem in _bolt(spec)]
@@ -79,6 +81,14 @@ def _grouped_by(key: tuple[str, ...], spec: ComponentSpec) -> Iterator[str]:
                 f"its key is {_names(key)}, but the tuples of {declared.source!r} come by {by}; "
                 f"use fields_grouping({declared.source!r}, {_names(key)}), or change the key"
             )
+
+
+def _shared(key: tuple[str, ...], spec: ComponentSpec) -> Iterator[str]:
+    """State that all tasks have alike comes from inputs that all are given: a checkpoint has that of one task alone."""
+    if key:
+        yield f"is_broadcast is for state without a key, but its key is {_names(key)}; leave one of the two out"
+    elif spec.parallelism != 1 and not any(declared.grouping.kind is GroupingKind.ALL for declared in spec.inputs):
+        yield "its state is_broadcast, the same in each task, but no input comes by all_grouping; group those that change it so"
 
 
 def _batch(

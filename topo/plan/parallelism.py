@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from topo.api.bolt import StatefulBolt
 from topo.api.partitions import PartitionedSpout
@@ -16,8 +18,7 @@ from topo.keys import default_max_parallelism, owner_of
 from topo.plan.physical import PhysicalPlan
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A component in a rebalance: tasks before and after, its key groups, and how many change their task."""
 
     component: str
@@ -93,7 +94,7 @@ def unsplittable(topology: Topology, before: Mapping[str, int]) -> list[str]:
                 f"{spec.id!r} is a spout: what each of its tasks has read cannot be split, so its parallelism stays "
                 f"{tasks}; give the bolts behind it more tasks, or make it a PartitionedSpout"
             )
-        elif issubclass(spec.type, StatefulBolt) and spec.type.key is None:
+        elif issubclass(spec.type, StatefulBolt) and spec.type.key is None and not spec.type.is_broadcast:
             found.append(
                 f"{spec.id!r}: the state of {spec.type.__name__} goes by no key, so it cannot be split and its parallelism stays "
                 f"{tasks}; with a `key`, and a snapshot() that returns a dict by key, it can, but then it begins with nothing: "

@@ -6,7 +6,6 @@ declaration, and nothing in it depends on addresses, hash seeds or the order of 
 
 from __future__ import annotations
 
-import hashlib
 from functools import cached_property
 
 import msgspec
@@ -15,6 +14,7 @@ from msgspec import Struct
 from topo.api.streams import ACKER_COMPONENT, StreamDeclaration
 from topo.api.topology import ComponentKind, Topology
 from topo.config import TopologyConfig
+from topo.digests import sha256
 from topo.ids import TaskId, WorkerId
 from topo.keys import KeyGroupRange, default_max_parallelism, range_of
 from topo.plan.delivery import settled
@@ -190,6 +190,12 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         return self._configs[component_id]
 
     @cached_property
+    def secret_fields(self) -> frozenset[str]:
+        """The fields whose values are not shown: secret with one component, secret with all."""
+        texts = [config.secret_fields for config in (self.config, *self._configs.values())]
+        return frozenset(name.strip() for text in texts if text for name in text.split(",") if name.strip())
+
+    @cached_property
     def ids_may_wait(self) -> bool:
         """Whether ids for ackers may wait for others: every spout may have many messages in flight meanwhile."""
         spouts = [component.id for component in self.components if component.kind is ComponentKind.SPOUT]
@@ -217,7 +223,7 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
 
     def digest(self, code_hash: str = "") -> str:
         """Return what master and workers compare before they work together: a hash of the plan and of the user's code."""
-        return hashlib.sha256(self.to_json() + b"\0" + code_hash.encode()).hexdigest()
+        return sha256(self.to_json() + b"\0" + code_hash.encode()).hexdigest()
 
 
 def physical_plan(topology: Topology, cores: int | None = None) -> PhysicalPlan:

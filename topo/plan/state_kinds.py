@@ -8,10 +8,11 @@ from topo.api.columns import ColumnBolt, StatefulColumnBolt
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
-from topo.api.topology import ComponentSpec
+from topo.api.topology import ComponentKind, ComponentSpec, Topology
 from topo.api.two_phase import TwoPhaseSink
 
 NO_STATE = "nothing"
+BROADCAST = "the same state in each task"
 BY_PARTITION = "positions by partition"
 
 
@@ -23,7 +24,9 @@ def state_kind(spec: ComponentSpec) -> str:
     if issubclass(kind, Spout):
         return "a position" if issubclass(kind, RetryingSpout) else "message ids"
     if issubclass(kind, StatefulBolt | StatefulColumnBolt):
-        return "state by key" if getattr(spec.component, "key", None) else "state without a key"
+        if getattr(spec.component, "key", None):
+            return "state by key"
+        return BROADCAST if getattr(spec.component, "is_broadcast", False) else "state without a key"
     if issubclass(kind, TwoPhaseSink):
         return "staged output"
     if issubclass(kind, AsyncBolt):
@@ -36,3 +39,33 @@ def state_kind(spec: ComponentSpec) -> str:
             return f"{what} per task"
         return f"{what} by key" if spec.component.key else f"{what} without a key"
     return NO_STATE
+
+
+def forgotten_without_checkpoints(topology: Topology, delivery: str) -> list[str]:
+    """Return which state a stop without a checkpoint would lose: one sentence for each component that has any.
+
+    Messages in windows are pending with at_least_once, so they are read again; with at_most_once they are gone.
+
+    Args:
+        topology: as the code declares it.
+        delivery: the mode in force.
+    """
+    found = []
+    for spec in topology.components:
+        kind = state_kind(spec)
+        has_state = kind.startswith("state") or kind in ("", BROADCAST)
+        if has_state or (kind.startswith("windows") and delivery != "at_least_once"):
+            found.append(
+                f"{spec.id!r}: {kind or 'state'} is kept in memory alone with delivery={delivery}, and a stop would lose it; "
+                "run it with -s delivery=exactly_once, where state moves with a savepoint"
+            )
+    return found
+
+
+def plain_spouts(topology: Topology) -> list[str]:
+    """Return the spouts without positions: a new process of one begins where its own code begins."""
+    return [
+        spec.id
+        for spec in topology.components
+        if spec.kind is ComponentKind.SPOUT and not issubclass(spec.type, RetryingSpout | PartitionedSpout)
+    ]

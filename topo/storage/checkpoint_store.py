@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from topo.checkpoint.encoding import EncodedPart, ExtTypes, PartName, TaskSnapshot, decode_snapshot, verify_part
 from topo.checkpoint.manifest import Manifest, decode_manifest, encode_manifest, name_of
@@ -28,8 +28,7 @@ PART = re.compile(r"[0-9]{10,19}/task-[0-9]{5,10}\.part")
 """The names of parts."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCheckpoint:
+class StoredCheckpoint(Struct, frozen=True):
     """A checkpoint that is in the store, or would be: without a manifest it is damaged, and `problem` describes the damage."""
 
     checkpoint: int
@@ -37,8 +36,7 @@ class StoredCheckpoint:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The checkpoint to restore.
 
     Attributes:

@@ -15,13 +15,13 @@ import fcntl
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, overload
+
+from msgspec import Struct
 
 from topo.durable import make_folder, sync_folder
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, UserError
@@ -168,8 +168,7 @@ class _Below:
         return self if folder is None else folder.path / self._name
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyFolder:
+class TopologyFolder(Struct, frozen=True):
     """The files of one topology. Their content is their writers' concern."""
 
     path: Path
@@ -181,6 +180,8 @@ class TopologyFolder:
     """The committed positions of spout tasks."""
     dead_letters = _Below("dead_letters.jsonl")
     """The messages given up, one a line."""
+    replays = _Below("replays.jsonl")
+    """What became of dead letters that were emitted again, one change a line."""
     errors = _Below("errors.jsonl")
     """Errors, one a line."""
     history = _Below("history.jsonl")
@@ -191,6 +192,8 @@ class TopologyFolder:
     """The checkpoints of the last run, unless it has them elsewhere."""
     savepoints = _Below("savepoints")
     """The savepoints that were not asked for elsewhere; never removed."""
+    operator = _Below("operator.jsonl")
+    """The actions of the web page, one a line."""
     logs = _Below("logs")
     code = _Below("code")
     """Copies of the user's code, each in a folder named by its digest."""
@@ -426,6 +429,8 @@ def make_socket_folder(environment: Mapping[str, str]) -> Path:
 
     It is not below XDG_RUNTIME_DIR, which a logout removes while a background topology runs on.
     """
+    import tempfile
+
     wanted = environment.get("TMPDIR")
     parent = wanted if wanted and os.access(wanted, os.W_OK) else tempfile.gettempdir()
     return Path(tempfile.mkdtemp(prefix=_SOCKETS, dir=parent))

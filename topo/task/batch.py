@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from itertools import accumulate, chain, pairwise, repeat
 from typing import Any, NamedTuple
@@ -139,6 +140,13 @@ class Batch:
     def packed_edges(self, first: int, last: int) -> bytearray:
         """Return the edges of a slice, whose tuples have one root each, as a column that may be changed."""
         return bytearray(self._packed_edges[8 * first : 8 * last])
+
+    def word_columns(self, first: int, last: int) -> tuple[array[int], array[int]]:
+        """Return roots and edges of a slice, whose tuples have one root each, as arrays of words."""
+        columns = array("Q"), array("Q")
+        for column, packed in zip(columns, (self._packed_roots, self._packed_edges), strict=True):
+            column.frombytes(packed[8 * first : 8 * last])
+        return columns
 
     def ids_at(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Return the roots and edges of one tuple."""

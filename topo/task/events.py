@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from topo.hot import Column
 from topo.ids import TaskId
@@ -16,20 +16,19 @@ from topo.wire.control import (
     Drain,
     Go,
     Probe,
+    ReplayLetters,
     Routes,
 )
 from topo.wire.frames import Frame
 
 
-@dataclass(frozen=True, slots=True)
-class FrameArrived:
+class FrameArrived(Struct, frozen=True):
     """A frame came in: bytes from another worker, an object from a task of the same worker."""
 
     frame: Column | Frame
 
 
-@dataclass(frozen=True, slots=True)
-class RoutesChanged:
+class RoutesChanged(Struct, frozen=True):
     """The master raised the epoch: drop everything in flight, and open the edges again.
 
     Attributes:
@@ -44,13 +43,11 @@ class RoutesChanged:
     attempts: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """Do everything that is due, then one default action: a slice of input, or a burst of `next_tuple`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(Struct, frozen=True):
     """Nothing is left to read or do: send buffered rows and ids before the worker sleeps.
 
     Attributes:
@@ -60,6 +57,8 @@ class Idle:
     ids_may_wait: bool = False
 
 
-ToTasks = Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | BeginCheckpoint | CheckpointComplete | Close
+ToTasks = (
+    Go | Activate | Deactivate | Drain | Probe | DeadLettersStored | ReplayLetters | BeginCheckpoint | CheckpointComplete | Close
+)
 """The master's messages that a worker passes on to its tasks as they are."""
 TaskEvent = FrameArrived | RoutesChanged | ToTasks | Turn | Idle

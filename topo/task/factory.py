@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt, Bolt
-from topo.api.columns import ColumnBolt
-from topo.api.operator_bolts import AsyncBolt, ProcessBolt, WindowBolt
+from topo.api.operator_bolts import WindowBolt
 from topo.api.spout import Spout
 from topo.api.topology import ComponentKind
 from topo.api.two_phase import TwoPhaseSink
@@ -22,29 +19,18 @@ from topo.task.guarantees.factory import (
     make_source_guarantee,
     make_staged_output,
     make_verdict_delivery,
-    make_windows,
 )
 from topo.task.guarantees.inputs import InputGuarantee
-from topo.task.operator_output import OperatorOutput
 from topo.task.parts import TaskParts
 from topo.task.runners.acker import ACKER_FRAMES, LONG_REST_S, REST_S, AckerRunner
-from topo.task.runners.async_calls import AsyncKind
 from topo.task.runners.basic_bolt import BasicBoltKind
-from topo.task.runners.batch import BatchKind
-from topo.task.runners.batch_calls import BatchCalls
 from topo.task.runners.bolt import BoltKind
-from topo.task.runners.columns import ColumnCalls, ColumnKind
 from topo.task.runners.held_watch import HeldInputsWatch
 from topo.task.runners.input_end import InputEnd
 from topo.task.runners.input_runner import INPUT_FRAMES, VERDICTS, InputRunner
 from topo.task.runners.kind import KindOptions
-from topo.task.runners.operator import OperatorKind
-from topo.task.runners.process import ProcessKind
 from topo.task.runners.spout import SPOUT_FRAMES, SpoutRunner
-from topo.task.runners.window import WindowKind
 from topo.task.task import Task
-from topo.task.time_units import TimestampCheck
-from topo.wire.control import Close
 
 
 def make_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
@@ -111,24 +97,10 @@ def _with_input(parts: TaskParts, close_task: Callable[[float], object]) -> tupl
     collector = BoltCollector(state.component_id, streams, parts.reports.record_misuse, parts.env.codec)
     if isinstance(bolt, Bolt):
         return _bolt(parts, bolt, collector)
-    # Rows of an operator belong to the current call.
-    collector.takes_calls = False
-    out = BoltOutput(parts, collector)
-    if isinstance(bolt, WindowBolt):
-        return _windows(parts, bolt, out, collector)
-    if isinstance(bolt, ColumnBolt):
-        return _columns(parts, bolt, out, collector)
-    if isinstance(bolt, BatchBolt):
-        return _batches(parts, bolt, out, collector)
-    guarantee = make_input_guarantee(parts, out)
-    output = OperatorOutput(parts.state, collector, out, guarantee)
-    if isinstance(bolt, ProcessBolt):
-        process = ProcessKind(parts, bolt, guarantee, output)
-        return InputRunner(parts, out, guarantee, process, _end(parts), _operator_options(parts, process)), guarantee
-    if isinstance(bolt, AsyncBolt):
-        calls = AsyncKind(parts, bolt, guarantee, output, close_task)
-        return InputRunner(parts, out, guarantee, calls, _end(parts), _async_options(parts, calls)), guarantee
-    raise TopoInternalError(f"no task runs {bolt!r}")
+    # Most workers run none of these, and they are a tenth of what a worker would load.
+    from topo.task.operator_factory import run_operator
+
+    return run_operator(parts, bolt, collector, close_task)
 
 
 def _basic_bolt(parts: TaskParts, bolt: BasicBolt) -> tuple[InputRunner, InputGuarantee]:
@@ -152,53 +124,6 @@ def _bolt(parts: TaskParts, bolt: Bolt, collector: BoltCollector) -> tuple[Input
         pass_time=out.pass_time, takes_batches=takes_batches, tick=kind.tick, timed=watch, unfinished=kind.unfinished
     )
     return InputRunner(parts, out, guarantee, kind, end, options), guarantee
-
-
-def _windows(parts: TaskParts, bolt: WindowBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
-    whole = parts.state.plan.component(parts.state.component_id).takes_columns
-    guarantee, calls, output, firings = make_windows(parts, out, collector, bolt.late_stream, takes_columns=whole)
-    end = _end(parts)
-    kind = WindowKind(parts, bolt, guarantee, calls, output, end, takes_columns=whole)
-    options = replace(_operator_options(parts, kind), takes_batches=whole, before_end=kind.end_clock, firings=firings)
-    return InputRunner(parts, out, guarantee, kind, end, options), guarantee
-
-
-def _batches(parts: TaskParts, bolt: BatchBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
-    calls = BatchCalls(bolt, collector, parts.state.config.max_task_emit)
-    guarantee = make_input_guarantee(parts, out, error_of=calls.error_of)
-    kind = BatchKind(parts, bolt, guarantee, OperatorOutput(parts.state, collector, out, guarantee), calls)
-    return InputRunner(parts, out, guarantee, kind, _end(parts), _batch_options(parts, kind)), guarantee
-
-
-def _columns(parts: TaskParts, bolt: ColumnBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
-    state = parts.state
-    calls = ColumnCalls(bolt, collector, state.plan.streams(state.component_id), state.config.max_task_emit)
-    guarantee = make_input_guarantee(parts, out)
-    kind = ColumnKind(parts, bolt, guarantee, OperatorOutput(state, collector, out, guarantee), calls)
-    options = replace(_batch_options(parts, kind), takes_batches=True)
-    return InputRunner(parts, out, guarantee, kind, _end(parts), options), guarantee
-
-
-def _batch_options(parts: TaskParts, kind: BatchKind) -> KindOptions:
-    return replace(_operator_options(parts, kind), ready=kind, unfinished=kind.unfinished, latency=kind.latency)
-
-
-def _operator_options(parts: TaskParts, kind: OperatorKind) -> KindOptions:
-    check = TimestampCheck(parts.state, parts.reports)
-    return KindOptions(
-        pass_time=kind.pass_time, timed=kind, settle_mails=kind.settle_mails, levels=kind.levels, timestamp_check=check
-    )
-
-
-def _async_options(parts: TaskParts, kind: AsyncKind) -> KindOptions:
-    return replace(
-        _operator_options(parts, kind),
-        messages={Close: kind.on_close},
-        has_room=kind.has_room,
-        opened=kind.invoke_restored,
-        unfinished=kind.unfinished,
-        act_last=kind.close_when_returned,
-    )
 
 
 def _end(parts: TaskParts) -> InputEnd:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class TaskLimits:
+class TaskLimits(Struct, frozen=True):
     """Bounds of memory and of pauses; results are the same with others, as the simulator shows by drawing small ones.
 
     Attributes:

@@ -1,8 +1,8 @@
-"""The port through which tests and the test kit observe tasks; workers have no observer.
+"""The port through which tests, the test kit and traces observe tasks; a worker has an observer while it is traced alone.
 
 Calls come from within the task's turn, once for each batch, frame or checkpoint, never for each tuple. The parts of a task make
 them, and name the task by its id. An observer reads its arguments and keeps no reference to lists, which are reused; an
-exception that it raises ends the process.
+exception that it raises ends the process. Iterables are read within the call or not at all.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from topo.emission.collectors import TrackedTuple
 from topo.emission.emitter import StreamRows
 from topo.hot import Verdicts
 from topo.ids import TaskId
+from topo.task.batch import Batch
 from topo.task.flow_control import Arrival
 from topo.tracking.source_messages import PendingMessage
 from topo.tracking.spout_task import MessageObserver
@@ -32,17 +34,49 @@ class TaskObserver(MessageObserver):
     def frame_processed(self, task: TaskId, frame: Frame) -> None:
         """The task is done with a frame of an in-edge."""
 
+    def slice_begins(self, task: TaskId, batch: Batch, first: int, last: int) -> int:
+        """A bolt is about to be given a slice of a batch.
+
+        Returns:
+            Where the slice ends: `last`, or sooner.
+        """
+        return last
+
     def rows_emitted(self, task: TaskId, streams: Sequence[StreamRows]) -> None:
         """A bolt has emitted these rows in calls that have not raised; they are about to be routed."""
 
     def rows_routed(self, task: TaskId, target: TaskId, stream: int, columns: Columns) -> None:
         """Rows enter the buffer of an out-edge."""
 
+    def rows_anchored(
+        self,
+        task: TaskId,
+        anchors: Sequence[Sequence[TrackedTuple]],
+        counts: Sequence[int],
+        roots: Sequence[int],
+        edges: Sequence[int],
+    ) -> None:
+        """Rows are about to be routed that name their anchors.
+
+        Args:
+            task: that has emitted them.
+            anchors: of each row.
+            counts: by row, how many of the roots and edges are its own.
+            roots: of all rows.
+            edges: one for each root.
+        """
+
     def inputs_acked(self, task: TaskId, ids: Iterable[tuple[Sequence[int], Sequence[int]]], stale: int = 0) -> None:
         """User code is done with inputs: roots and edges of each, and how many others are of an earlier epoch.
 
         The inputs of a window bolt count once they are in their windows.
         """
+
+    def inputs_failed(self, task: TaskId, ids: Iterable[tuple[Sequence[int], Sequence[int]]]) -> None:
+        """Inputs have failed: roots and edges of each."""
+
+    def roots_drawn(self, task: TaskId, roots: list[int]) -> None:
+        """A spout task has drawn the roots of messages. The observer may set their `TRACED_BIT`, in place."""
 
     def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[PendingMessage]) -> None:
         """A spout task is about to send messages that ackers follow."""

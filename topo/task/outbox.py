@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from topo.emission.collectors import TrackedTuple
 from topo.errors import UnsupportedValueError
 from topo.hot import Column, Row, unpack_words
 from topo.ids import ID_BYTES, TaskId
@@ -76,7 +77,7 @@ class Outbox:
         self._batch_bytes = batch_bytes
         self._limit = limit
         self._ids_at_once = {False: _id_bytes(max_frame), True: _id_bytes(max_control_frame)}
-        self._observer = observer
+        self.observer = observer
         self._stamp = SenderStamp(0, 0, 0)
         self._now = 0.0
         self._oldest: float | None = None
@@ -136,8 +137,8 @@ class Outbox:
 
     def put(self, target: TaskId, stream: int, columns: Columns) -> None:
         """Append columns to the buffer of an edge, and cut the frames that are full."""
-        if self._observer is not None:
-            self._observer.rows_routed(TaskId(self._stamp.sender), target, stream, columns)
+        if self.observer is not None:
+            self.observer.rows_routed(TaskId(self._stamp.sender), target, stream, columns)
         buffer = self._buffers.get((target, stream))
         if buffer is None:
             most = 1 if stream in self.columnar else self._batch_size
@@ -151,6 +152,13 @@ class Outbox:
         buffer.extend(self._now, columns)
         for piece in buffer.cut():
             self._send_rows(target, stream, buffer, piece)
+
+    def anchored(
+        self, anchors: Sequence[Sequence[TrackedTuple]], counts: Sequence[int], roots: Sequence[int], edges: Sequence[int]
+    ) -> None:
+        """Show the observer the anchors of rows that are put next."""
+        if self.observer is not None:
+            self.observer.rows_anchored(TaskId(self._stamp.sender), anchors, counts, roots, edges)
 
     def put_ids(self, kind: FrameKind, target: TaskId, roots: Column, values: Column = b"") -> None:
         """Send ids to an acker, or verdicts to a spout."""

@@ -54,7 +54,7 @@ class TaskOutput:
         )
         router = make_router(parts.spec, parts.env.ids, parts.outbound.outbox, collector)
         names = [stream.name for stream in declared]
-        self.emission = Emission(router, self.watermarks, names, state.counters, self._send_time)
+        self.emission = Emission(router, self.watermarks, names, state.counters, self._send_time, parts.taps)
         self.has_ended = False
         self._floor = floor
 

@@ -14,6 +14,7 @@ from topo.task.inbound import Inbound
 from topo.task.outbound import Outbound, RejectNamed
 from topo.task.snapshot_taker import SnapshotTaker
 from topo.task.state import TaskState
+from topo.task.taps import Taps
 from topo.wire.frames import FrameKind
 
 RunUserMail = Callable[[Callable[[], object]], None]
@@ -36,6 +37,7 @@ class TaskParts:
         outbound: all edges that leave the task.
         inbound: all edges that lead to it.
         snapshots: takes and reads its part of a checkpoint.
+        taps: where operators watch its tuples.
         mailbox: actions to run on the task's thread between two actions.
         executor: for the task's own mails; an error in one ends the process.
         cuts: called, on any thread, when the action at hand is to end soon.
@@ -54,6 +56,7 @@ class TaskParts:
         self.spec = spec
         self.env = env
         state = self.state = TaskState(spec, env)
+        self.taps = Taps()
         self.mailbox = TaskMailbox(wake=env.wake, wait=env.wait)
         self.executor = MailboxExecutor(self.mailbox)
         if run_user_mail is not None:

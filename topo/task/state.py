@@ -46,7 +46,7 @@ class TaskState:
     __slots__ = (
         "clock", "commands", "component_id", "config", "counters", "epoch", "id", "ids", "incarnation", "incarnations",
         "is_checkpointed", "is_working", "local", "now", "observer", "phase", "plan", "restore_point", "restored",
-        "restored_ended", "stamp", "wall_ms",
+        "restored_ended", "stamp", "streams", "wall_ms",
     )  # fmt: skip
 
     def __init__(self, spec: TaskSpec, env: TaskEnvironment) -> None:
@@ -54,6 +54,7 @@ class TaskState:
         self.plan = spec.plan
         self.config = spec.config
         self.component_id = spec.plan.task(spec.task).component
+        self.streams = spec.plan.streams(self.component_id)
         self.is_checkpointed = spec.config.delivery == "exactly_once" and spec.task not in spec.plan.ackers
         self.clock = env.clock
         self.wall_ms = env.wall_ms

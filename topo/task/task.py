@@ -23,6 +23,7 @@ from topo.ids import Epoch, TaskId
 from topo.task.commands import TaskCommand
 from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
 from topo.task.guarantees.base import Guarantee
+from topo.task.observer import TaskObserver
 from topo.task.parts import TaskParts
 from topo.task.runners.base import Runner, UserRunner
 from topo.task.state import TaskPhase
@@ -61,6 +62,7 @@ class Task:
         self._id_sender = guarantee.id_sender
         self._checks = parts.checks
         self.mailbox = parts.mailbox
+        self.taps = parts.taps
         self._snapshots = parts.snapshots
         self._cuts = parts.cuts
         self._metrics = parts.spec.context.metrics
@@ -140,6 +142,10 @@ class Task:
         """Return the figures of the out-edges by the component that they lead to."""
         outbox = self.outbound.outbox
         return {component: outbox.edge_figures(*targets) for component, targets in self._readers.items()}
+
+    def observed_by(self, observer: TaskObserver | None) -> None:
+        """Have an observer watch the task from now on; None ends it."""
+        self.state.observer = self.outbound.outbox.observer = observer
 
     def validate(self) -> None:
         self.outbound.validate()

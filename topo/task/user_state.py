@@ -14,9 +14,17 @@ from topo.operators.state.deep_copy import independent_rows
 AnyStatefulBolt = StatefulBolt | StatefulColumnBolt
 
 
+def is_broadcast(bolt: AnyStatefulBolt) -> bool:
+    """Return whether all tasks have the same state, of which a checkpoint has the copy of the first."""
+    return isinstance(bolt, StatefulBolt) and bolt.is_broadcast
+
+
 def snapshot_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, group_of: Mapping[Any, int]) -> Snapshot:
     """Return the state of a bolt. It is copied now; with a key it is split by key groups later, on another thread."""
     state = bolt.snapshot()
+    if is_broadcast(bolt):
+        packed = store.pack([(None, state)])
+        return Snapshot(keyed=lambda: {0: packed})
     if not bolt.key:
         return Snapshot(values={"user": store.pack(state)})
     if not isinstance(state, dict):
@@ -39,6 +47,10 @@ def restore_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, pa
     Raises:
         UserError: the state was written by a bolt with a key, and this one has none, or the other way round.
     """
+    if is_broadcast(bolt):
+        copies = [packed for part in parts for packed in part.keyed().values()]
+        bolt.restore(store.unpack(copies[0])[0][1] if copies else None)
+        return
     if any(part.keyed() if not bolt.key else "user" in part.values for part in parts):
         raise UserError(
             f"component {component!r}: its state in the checkpoint goes by {'no' if bolt.key else 'a'} key, "

@@ -32,5 +32,8 @@ class MemoryRecords:
         self.dead_letters += dead_letters
         return True
 
+    def store_replays(self, results: Mapping[int, str | None]) -> None:
+        pass
+
     def record(self, error: RecordError) -> None:
         self.errors.append(error)

@@ -219,6 +219,7 @@ class WatchedBasicBolt(BasicBolt):
     def __init__(self, inner: BasicBolt, watch: Watch) -> None:
         self._inner = inner
         self._watch = watch
+        self.counted_streams: frozenset[str] = getattr(inner, "counted_streams", frozenset())
 
     def prepare(self, context: TaskContext) -> None:
         self._inner.prepare(context)

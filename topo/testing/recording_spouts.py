@@ -59,6 +59,7 @@ class CheckedSpoutCollector(Checked):
         self.nothing_before = inner.nothing_before
         self._partitions: Any = inner
         if isinstance(inner, PartitionMessages):
+            self.expect_partition = inner.expect_partition
             self.begin_partition, self.end_partition = inner.begin_partition, inner.end_partition
             self.partitions_found, self.forget_partition = inner.partitions_found, inner.forget_partition
             self.count = inner.count

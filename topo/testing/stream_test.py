@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
@@ -10,14 +10,17 @@ from topo.api.spout import RetryingSpout
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import UserError
 from topo.master.commands import RecordError
-from topo.streams import KeyedStream, Stream, StreamBuilder
+from topo.plan.parallelism import with_parallelism
+from topo.streams import KeyedStream, SideOutput, Stream, StreamBuilder
 from topo.streams.records import Layout, layout_of
+from topo.streams.stream import DrawnStream
 from topo.testing.clock import ClockDuration
 from topo.testing.script import END, IDLE, WATERMARK, Marker, Script, message
 from topo.testing.topology_test import DeadLetter, TopologyTest
 
 T = TypeVar("T")
 K = TypeVar("K")
+V = TypeVar("V")
 
 _CHECKPOINTS = "10ms"
 _UNTIL_PUBLISHED = "30ms"
@@ -96,12 +99,13 @@ class StreamTest:
 
     Args:
         seed: of the scheduling order and of all ids.
+        parallelism: numbers of tasks by component, in place of those in the program.
         settings: of the topology.
     """
 
-    def __init__(self, *, seed: int = 0, **settings: Any) -> None:
+    def __init__(self, *, seed: int = 0, parallelism: Mapping[str, int] | None = None, **settings: Any) -> None:
         self.flow = StreamBuilder("test")
-        self._seed = seed
+        self.seed, self._parallelism = seed, dict(parallelism or {})
         self._settings = {"delivery": "exactly_once", "checkpoint_interval": _CHECKPOINTS, **settings}
         self._names: list[str] = []
         self._sinks = 0
@@ -115,6 +119,38 @@ class StreamTest:
         given = name or ("source" if not self._names else f"source-{len(self._names) + 1}")
         self._names.append(given)
         return StreamInput(self, given, of)
+
+    @classmethod
+    def every_seed(
+        cls, seeds: Iterable[int], *, parallelism: Mapping[str, int] | None = None, **settings: Any
+    ) -> Callable[[Callable[[StreamTest], None]], Callable[[], None]]:
+        """Decorate a test that takes a `StreamTest`: it runs for each seed, in another order of work each time.
+
+            @StreamTest.every_seed(range(20))
+            def test_visits(test: StreamTest) -> None: ...
+
+        Other arguments are those of `StreamTest`. An exception of the test gets a note with the seed.
+        """
+
+        def decorated(body: Callable[[StreamTest], None]) -> Callable[[], None]:
+            def run() -> None:
+                for seed in seeds:
+                    try:
+                        with cls(seed=seed, parallelism=parallelism, **settings) as test:
+                            body(test)
+                    except Exception as error:
+                        error.add_note(f"with seed={seed}")
+                        raise
+
+            # Not functools.wraps: pytest would take the parameter for a fixture.
+            run.__name__, run.__doc__, run.__module__ = body.__name__, body.__doc__, body.__module__
+            return run
+
+        return decorated
+
+    def side(self, stream: DrawnStream, tag: SideOutput[V]) -> Seen[V]:
+        """Return what an operator gives to a side output."""
+        return self.collect(stream.side(tag))
 
     @overload
     def collect(self, stream: Stream[T]) -> Seen[T]: ...
@@ -140,6 +176,11 @@ class StreamTest:
         self._run()
         self._topology().crash(component, task_index)
         self._run()
+
+    def counters(self, component: str) -> dict[str, int]:
+        """Return the counters of a component's own, as `topo status` shows them; a new process begins at 0."""
+        (found,) = [one for one in self._topology().status()["components"] if one["component"] == component]
+        return dict(found["user"]["counters"])
 
     def errors(self) -> list[RecordError]:
         """Return what `topo errors` would show."""
@@ -168,7 +209,9 @@ class StreamTest:
     def _topology(self) -> TopologyTest:
         if self._running is None:
             sources: dict[str, list[Any]] = {name: [] for name in self._names}
-            self._running = TopologyTest(self.flow.build(), sources, self._seed, **self._settings)
+            topology = self.flow.build()
+            topology = with_parallelism(topology, self._parallelism, topology.config)
+            self._running = TopologyTest(topology, sources, self.seed, **self._settings)
         return self._running
 
     def _script(self, name: str) -> Script:
@@ -198,8 +241,7 @@ class _Shelf:
     """Rows of one sink, staged and published. All copies of the sink share it, as they would share a disk."""
 
     def __init__(self, layout: Layout) -> None:
-        unpack: Callable[[Any], Any] = layout.unpacker()
-        self.unpack = unpack if layout.attributes else lambda row: unpack(row[0])
+        self.unpack = layout.unpacker(0)
         self.staged: dict[int, list[Any]] = {}
         self.published: list[Any] = []
         self.tokens = 0

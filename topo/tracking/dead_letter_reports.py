@@ -29,6 +29,7 @@ class DeadLetterReports:
         self._task = task
         self._reports = reports
         self._codec = codec
+        self._streams = task.streams
         self._position_of = position_of
         self._count = 0
         self._unstored: dict[int, tuple[DeadLetter, GivenUpMessage[Any, SentRow]]] = {}
@@ -50,18 +51,35 @@ class DeadLetterReports:
     def give_up(self, given_up: GivenUpMessage[Any, SentRow], root: int = 0) -> None:
         """Have the master store a message. `root` is that of its last attempt, if known."""
         self._count += 1
-        report = DeadLetter(
+        report = self.report(given_up, self._count, root)
+        self._unstored[self._count] = report, given_up
+        self._reports.to_master(report)
+
+    def report(self, given_up: GivenUpMessage[Any, SentRow], number: int, root: int) -> DeadLetter:
+        """Return the dead letter of a message, under a number."""
+        row = given_up.message
+        stream = self._streams[row.stream].name if row.stream >= 0 else ""
+        packed = pack_or_say(self._codec, row.values)
+        fixed = ""
+        if not stream:
+            fixed = "it is a record that could not be decoded, and no row of a stream"
+        elif row.target is not None:
+            fixed = "it was emitted to one task, by emit_direct"
+        elif isinstance(self._codec.unpack_value(packed), str):
+            fixed = "its values cannot be carried, so it has their text alone"
+        return DeadLetter(
             task=self._task.id,
-            id=self._count,
+            id=number,
             position=pack_or_say(self._codec, self._position_of(given_up.message_id)),
-            values=pack_or_say(self._codec, given_up.message.values),
+            values=packed,
             errors=[given_up.why],
             attempts=given_up.attempts,
             root=root,
             earlier=self._attempts.pop(given_up.message_id, []),
+            stream=stream,
+            stamp=row.stamp,
+            fixed=fixed,
         )
-        self._unstored[self._count] = report, given_up
-        self._reports.to_master(report)
 
     def resend(self) -> None:
         """Send all dead letters again that are not known to be stored: an epoch begins."""

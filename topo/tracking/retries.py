@@ -35,14 +35,15 @@ from heapq import heappop, heappush
 from itertools import count, repeat
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from topo.errors import EmitError, TopoInternalError
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(Struct, frozen=True):
     """How long to wait after the k-th failure, in seconds; the last wait repeats."""
 
     waits_s: tuple[float, ...] = (1.0, 4.0, 16.0)

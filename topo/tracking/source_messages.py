@@ -25,10 +25,12 @@ from topo.tracking.dead_letter_reports import DeadLetterReports
 from topo.tracking.failure_causes import cause_of
 from topo.tracking.partition_positions import MessageId
 from topo.tracking.position_reports import PositionReports
-from topo.tracking.retries import Backoff, RetryBook
+from topo.tracking.replayed_letters import ReplayedLetters, is_letter
+from topo.tracking.retries import Backoff, GivenUpMessage, RetryBook
 from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
 from topo.tracking.unresolved import UnresolvedMessages
 from topo.wire.codec import Codec
+from topo.wire.control import LetterToReplay
 
 PendingMessage = tuple[Any, float, SentRow | None]
 """A message whose tree is open: its id, the time at which its batch was emitted, and the row of a plain spout's message
@@ -71,6 +73,7 @@ class SourceMessages:
         on_committed = spout.on_committed if isinstance(spout, PartitionedSpout) else None
         self._positions = PositionReports(task, reports, codec, self._book, on_committed)
         self._dead_letters = DeadLetterReports(task, reports, codec, self._positions.position_of)
+        self._letters = ReplayedLetters(task, reports, codec, self._book, self._dead_letters)
         self._unresolved = UnresolvedMessages()
         self._done: deque[PendingMessage] = deque()
         """Complete without an acker; `ack` is called in the next turn."""
@@ -185,7 +188,7 @@ class SourceMessages:
         """Move the position behind a record that is no row, at once or when its dead letter is stored."""
         (message,) = self.ids_of([message])
         if error is not None:
-            self._book.emitted([message], [SentRow((record,), 0, None, None)])
+            self._book.emitted([message], [SentRow((record,), -1, None, None)])
             why = str(cause_of(error, self._task.component_id))
             self._dead_letters.give_up(self._book.give_up(message, why))
         self._positions.emitted([message])
@@ -230,6 +233,11 @@ class SourceMessages:
             observer.messages_decided(self._task.id, verdict, pending, len(roots) - len(pending))
 
     def _completed(self, complete: list[PendingMessage], now: float) -> None:
+        if self._letters:
+            dead_letters = [record[0] for record in complete if is_letter(record[0])]
+            if dead_letters:
+                complete = [record for record in complete if not is_letter(record[0])]
+                self._letters.completed(dead_letters)
         if not complete:
             return
         self._counters.acked += len(complete)
@@ -259,7 +267,11 @@ class SourceMessages:
         if given_up is None:
             self._dead_letters.attempt_failed(message, why, root)
         else:
-            self._dead_letters.give_up(given_up, root)
+            self._give_up(given_up, root)
+
+    def _give_up(self, given_up: GivenUpMessage[Any, SentRow], root: int) -> None:
+        give_up = self._letters.failed if is_letter(given_up.message_id) else self._dead_letters.give_up
+        give_up(given_up, root)
 
     def _call(self, callback: Callable[..., None], message: Any, row: SentRow | None, now: float) -> None:
         message = self._positions.position_of(message)
@@ -306,7 +318,16 @@ class SourceMessages:
         self._book.lost([message for message, _, _ in lost])
         alone = alone and len(suspects) == len(suspected) == 1
         for given_up in self._book.suspect(suspected, alone):
-            self._dead_letters.give_up(given_up, suspects[0])
+            self._give_up(given_up, suspects[0])
+
+    def replay(self, dead_letters: Iterable[LetterToReplay]) -> None:
+        """Emit dead letters again, each as a new message. Those that are under way are ignored, results are reported again."""
+        self._letters.take(dead_letters, is_retrying=self.is_retrying)
+
+    @property
+    def dead_letters(self) -> int:
+        """How many dead letters are emitted again and have no result."""
+        return len(self._letters)
 
     def stored(self, ids: Iterable[int], now: float) -> None:
         """Dead letters are on disk: their messages are done. Unknown numbers are ignored."""

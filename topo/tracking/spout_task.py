@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from topo.api.streams import StreamDeclaration
 from topo.config import TopologyConfig
 from topo.ids import Epoch, TaskId
 from topo.wire.statistics import Counters
@@ -50,10 +51,11 @@ class SpoutTask(Protocol):
     config: TopologyConfig
     counters: Counters
     epoch: Epoch
+    streams: tuple[StreamDeclaration, ...]
 
     @property
     def observer(self) -> MessageObserver | None:
-        """Watches the messages, in tests."""
+        """Watches the messages, in tests and while they are traced."""
 
     def clock(self) -> float:
         """Return monotonic seconds."""

@@ -11,13 +11,12 @@ mere suspects would count none of them, as often as they strike together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from topo.ids import TaskId, WorkerId
 
 
-@dataclass(frozen=True, slots=True)
-class InFlightTuples:
+class InFlightTuples(Struct, frozen=True):
     """The content of a dead worker's crash marker.
 
     Attributes:
@@ -29,8 +28,7 @@ class InFlightTuples:
     positions: tuple[tuple[TaskId, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Accused:
+class Accused(Struct, frozen=True):
     """Contents of the next Routes: the roots, and whether it is a single root that was processed alone."""
 
     roots: tuple[int, ...] = ()

@@ -30,7 +30,7 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from topo.hot import Acks, Ids
+from topo.hot import Acks, Ids, hold_run
 from topo.ids import REPLAYED_BIT
 from topo.tracking.firings import Firing, FiringChain, OnlyFiring, Pane
 from topo.tracking.pane_table import PaneTable
@@ -130,7 +130,7 @@ class WindowTracker:
         """A batch begins.
 
         Args:
-            roots: for each input its root, or a tuple of its roots.
+            roots: for each input its root, or a tuple of its roots. An array of roots is the quickest.
             edges: for each input its edge in the tree of its root, or of each.
             is_single: each has exactly one.
             are_replays: there may be inputs that have failed before.
@@ -172,17 +172,7 @@ class WindowTracker:
                 self.held(position, keys[position], window)
             return
         panes = self._panes.of_window(window)
-        roots, edges, held_once, pane_of = self._roots, self._edges, self._held_once, panes.get
-        for position in positions:
-            key = keys[position]
-            pane = pane_of(key)
-            if pane is None:
-                pane = panes[key] = Pane()
-            held_once[position] = 1
-            pane.roots.append(roots[position])
-            pane.edges.append(edges[position])
-            if pane.counts is not None:
-                pane.counts.append(1)
+        hold_run(positions, keys, self._roots, self._edges, panes, Pane, self._held_once)
 
     def _hold(self, pane: Pane, position: int) -> None:
         roots, edges = self._roots[position], self._edges[position]
@@ -366,10 +356,14 @@ class WindowTracker:
 
     def completed(self, roots: Sequence[int]) -> None:
         """The results of these firings have been processed."""
+        over: list[Pane] = []
         for root in roots:
             firing = self._open.pop(root, None)
-            if firing is not None:
+            if type(firing) is OnlyFiring:
+                over.extend(firing.complete())
+            elif firing is not None:
                 self._complete(firing)
+        self._release_each(over)
 
     def failed(self, roots: Iterable[int]) -> None:
         """Firings have failed: so have their inputs."""
@@ -413,16 +407,24 @@ class WindowTracker:
             self._release(pane)
 
     def _release(self, pane: Pane) -> None:
-        pane.released = True
-        if pane.awaited:
-            return
+        self._release_each((pane,))
+        if not pane.awaited:
+            pane.roots, pane.edges, pane.counts = array("Q"), array("Q"), None
+
+    def _release_each(self, panes: Iterable[Pane]) -> None:
+        """Owe what released panes hold, unless they wait for a firing. Each is given once."""
+        roots, edges, inputs = array("Q"), array("Q"), 0
+        for pane in panes:
+            pane.released = True
+            if not pane.awaited:
+                inputs += len(pane.roots) if pane.counts is None else sum(map(bool, pane.counts))
+                roots += pane.roots
+                edges += pane.edges
         # An input of several panes counts as acked once: as many releases are set off as it went into further panes.
-        inputs = len(pane.roots) if pane.counts is None else sum(map(bool, pane.counts))
         self._repeats -= (repeats := min(inputs, self._repeats))
         self.acked += inputs - repeats
-        if pane.roots:
-            self.acks.fold(memoryview(pane.roots).cast("B"), memoryview(pane.edges).cast("B"))
-        pane.roots, pane.edges, pane.counts = array("Q"), array("Q"), None
+        if roots:
+            self.acks.fold(memoryview(roots).cast("B"), memoryview(edges).cast("B"))
 
     def _fail(self, firing: Firing | OnlyFiring) -> None:
         for pane in firing.take_failed():

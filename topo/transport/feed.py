@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import msgspec
 import zmq
+from msgspec import Struct
 
 from topo.errors import TopoEnvironmentError, UserError
 from topo.transport.bell import Bell
@@ -84,8 +85,7 @@ def new_feed_address(host: str, tasks: int) -> FeedAddress:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """The chunk sent."""
 
     id: bytes

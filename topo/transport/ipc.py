@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 import zmq
@@ -33,7 +32,7 @@ def listen_again(socket: Socket, endpoint: str) -> bool:
     if not endpoint.startswith(SCHEME) or not is_gone(path):
         return False
     # To unbind would cut the connections; a second listener gets the path by renaming its own.
-    new = path.with_name(secrets.token_hex(3))
+    new = path.with_name(os.urandom(3).hex())
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         check_private_folder(path.parent)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import secrets
 import select
 import selectors
 import time
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import zmq
+from msgspec import Struct
 
 from topo.errors import ConfigError, FrameError, TopoEnvironmentError
 from topo.transport.base import MAX_FRAME, MAX_LINK_MESSAGE, Outlet, TransportStatistics
@@ -56,15 +56,13 @@ def new_key_pair() -> KeyPair:
     return KeyPair(public.decode(), secret.decode())
 
 
-@dataclass(frozen=True, slots=True)
-class IpcPlace:
+class IpcPlace(Struct, frozen=True):
     """Inboxes are sockets in this folder, which must be the user's alone and have a short path."""
 
     folder: Path
 
 
-@dataclass(frozen=True, slots=True)
-class TcpPlace:
+class TcpPlace(Struct, frozen=True):
     """Inboxes are ports, chosen by the system, of this interface."""
 
     host: str = "127.0.0.1"
@@ -123,7 +121,7 @@ class ZmqTransport:
         self._context: zmq.Context[Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, _MAX_SOCKETS)
         self._zap = ZapHandler(self._context, self._allow_list) if isinstance(place, TcpPlace) else None
-        self._name = secrets.token_hex(5)
+        self._name = os.urandom(5).hex()
         self._numbers = itertools.count(1)
         self._inboxes: dict[str, _Inbox] = {}
         self._own: dict[str, _Inbox] = {}

@@ -7,21 +7,20 @@ or removing the original changes nothing that runs. Installed packages are not c
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import re
 import shutil
 import sys
-import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from topo.api.topology import Topology
+from topo.digests import sha256
 from topo.errors import NotFoundError, TopoEnvironmentError, UserError
 from topo.extras import EXTRAS, pip_install
 from topo.storage.state_folder import near_misses, write_atomically
@@ -39,8 +38,7 @@ PICKLE = ".pickle"
 """Suffix of a pickled topology's file."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyReference:
+class TopologyReference(Struct, frozen=True):
     """A user's reference to a topology.
 
     Attributes:
@@ -62,8 +60,7 @@ class TopologyReference:
         return f"{self.target}:{self.attribute}"
 
 
-@dataclass(frozen=True, slots=True)
-class CodeCopy:
+class CodeCopy(Struct, frozen=True):
     """Code that every process of a topology loads.
 
     Attributes:
@@ -136,8 +133,8 @@ def copy_py_files(paths: Sequence[str], folder: Path) -> list[str]:
         raise UserError(f"two of --py-files have the same name: {', '.join(sorted(path.name for path in files))}")
     if not files:
         return []
-    contents = " ".join(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files)
-    copy = folder / f"py-files-{hashlib.sha256(contents.encode()).hexdigest()[:16]}"
+    contents = " ".join(f"{path.name} {sha256(path.read_bytes()).hexdigest()}" for path in files)
+    copy = folder / f"py-files-{sha256(contents.encode()).hexdigest()[:16]}"
     try:
         copy.mkdir(mode=0o700, exist_ok=True)
         for path in files:
@@ -155,6 +152,8 @@ def check_importable(path: Path) -> None:
         raise UserError(f"--py-files: {path} cannot be imported from; give files that end in {', '.join(_MODULES)}")
     if path.suffix == ".py":
         return
+    import zipfile
+
     try:
         with zipfile.ZipFile(path) as archive:
             compiled = [name for name in archive.namelist() if name.endswith(_COMPILED)]
@@ -167,8 +166,12 @@ def check_importable(path: Path) -> None:
         )
 
 
-def pickle_topology(topology: Topology, folder: Path) -> CodeCopy:
+def pickle_topology(topology: Topology, folder: Path, held: Iterable[tuple[str, object]] = ()) -> CodeCopy:
     """Write a topology that was built in a notebook or REPL to a private file below `folder`, for workers of this machine.
+
+    Args:
+        folder: holds such files.
+        held: its values, each with the words for it; the error names those that cannot be pickled.
 
     Raises:
         UserError: cloudpickle is not installed, or the topology holds what cannot be pickled.
@@ -182,13 +185,23 @@ def pickle_topology(topology: Topology, folder: Path) -> CodeCopy:
     try:
         data = dumps(topology)
     except Exception as error:
+        wrong = "; ".join(words for words, value in held if not _can(dumps, value)) or str(error)
         raise UserError(
-            f"the topology cannot be sent to its workers: {error}; open such things in open() or prepare()"
+            f"the topology cannot be sent to its workers: {wrong}; open such things in open() or prepare(), or put the code into "
+            "a file"
         ) from error
-    digest = hashlib.sha256(data).hexdigest()
+    digest = sha256(data).hexdigest()
     path = folder / f"{digest[:16]}{PICKLE}"
     write_atomically(path, data)
     return CodeCopy(str(path), digest)
+
+
+def _can(dumps: Callable[[object], bytes], value: object) -> bool:
+    try:
+        dumps(value)
+    except Exception:
+        return False
+    return True
 
 
 def find_file(reference: TopologyReference) -> Path:
@@ -244,6 +257,9 @@ def _copy(files: Sequence[Path], root: Path, folder: Path) -> Path:
             f"the code in {root} has {size >> 20} MiB, over {MAX_CODE_BYTES >> 20} MiB (the largest file is "
             f"{largest.relative_to(root)}): keep data out of the package that holds the topology"
         )
+    # Only a submission makes copies; workers load them.
+    import tempfile
+
     temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
     try:
         for source in files:
@@ -253,7 +269,7 @@ def _copy(files: Sequence[Path], root: Path, folder: Path) -> Path:
         (temporary / ORIGIN).write_text(str(root))
         # Of the copies, since the originals may be edited meanwhile.
         digest = hash_of(files_of(temporary), temporary)
-        copy = folder / hashlib.sha256(f"{digest} {root}".encode()).hexdigest()[:16]
+        copy = folder / sha256(f"{digest} {root}".encode()).hexdigest()[:16]
         if not copy.exists():
             temporary.rename(copy)
     finally:

@@ -7,13 +7,14 @@ packages and the standard library are no part of it: they are loaded by name.
 from __future__ import annotations
 
 import ast
-import hashlib
 import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
+
+from topo.digests import sha256
 
 ORIGIN = ".origin"
 """A file beside copied code that names the folder it was copied from."""
@@ -96,9 +97,9 @@ def hash_of_code(file: Path) -> str:
 
 def hash_of(files: Iterable[Path], root: Path) -> str:
     """The hash of the names of files below `root`, and of their contents."""
-    total = hashlib.sha256()
+    total = sha256()
     for name, path in sorted((path.relative_to(root).as_posix(), path) for path in files):
-        total.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+        total.update(f"{name} {sha256(path.read_bytes()).hexdigest()}\n".encode())
     return total.hexdigest()
 
 

@@ -5,7 +5,6 @@ Tracebacks name the user's original instead of the copy.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 from topo.api.topology import Topology, TopologySource
 from topo.builder import TopologyBuilder
+from topo.digests import sha256
 from topo.errors import NotFoundError, TopoError, UserError
 from topo.storage.state_folder import near_misses
 from topo.user_code.copy import PICKLE, TopologyReference, find_file, parse_reference
@@ -84,7 +84,7 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
     given = dict(parameters or {})
     if parsed.target.endswith(PICKLE):
         data = _read_private(Path(parsed.target))
-        return LoadedTopology(_checked(_unpickle(data, parsed.target), reference), hashlib.sha256(data).hexdigest())
+        return LoadedTopology(_checked(_unpickle(data, parsed.target), reference), sha256(data).hexdigest())
     file = find_file(parsed)
     known = set(sys.modules)
     with _blaming_user(file, "importing"):
@@ -212,7 +212,7 @@ def _name_for(file: Path) -> str:
     is_free = name not in sys.stdlib_module_names and importlib.util.find_spec(name) is None if other is None else False
     if is_free or getattr(other, "__file__", None) == str(file):
         return name
-    return f"{name}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
+    return f"{name}_{sha256(str(file).encode()).hexdigest()[:8]}"
 
 
 def _forget_others(file: Path) -> None:

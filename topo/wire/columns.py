@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+
+from msgspec import Struct
 
 from topo.hot import Row, unpack_words
 from topo.wire.codec import MAX_ELEMENTS, Codec, Rejection
@@ -73,8 +74,7 @@ def _root_bounds(columns: Columns) -> list[int]:
     return bounds
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedTuple:
+class RefusedTuple(Struct, frozen=True):
     """A tuple that cannot be carried: why, its values, and the roots that fail with it."""
 
     rejection: Rejection

@@ -15,7 +15,6 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import msgpack
 
@@ -227,6 +226,9 @@ def _encode_zone(zone: tzinfo | None, offset: timedelta | None) -> tuple[int, by
 
 def _decode_zone(kind: int, data: bytes) -> tzinfo | None:
     if kind == _ZONE:
+        # Few processes read times with zones, and it reads the settings of Python's build.
+        from zoneinfo import ZoneInfo
+
         return ZoneInfo(data.decode())
     if kind == _OFFSET:
         return timezone(timedelta(microseconds=_OFFSET_WORD.unpack(data)[0]))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from topo.api.metrics import HistogramSnapshot
 
@@ -105,7 +107,7 @@ class TaskStatistics:
         return {
             "counters": {name: getattr(self.counters, name) for name in _COUNTERS},
             "levels": dict(self.levels),
-            "latencies": {name: asdict(histogram) for name, histogram in self.latencies.items()},
+            "latencies": {name: structs.asdict(histogram) for name, histogram in self.latencies.items()},
             "user": dict(self.user),
             "edges": {target: list(figures) for target, figures in self.edges.items()},
         }

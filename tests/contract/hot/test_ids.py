@@ -4,28 +4,31 @@ from types import ModuleType
 
 import pytest
 
-from topo.ids import REPLAYED_BIT
+from topo.ids import REPLAYED_BIT, TRACED_BIT
+
+MARKS = REPLAYED_BIT | TRACED_BIT
 
 
-def test_roots_of_messages_are_without_the_mark_and_as_random_below_it(hot: ModuleType) -> None:
+def test_roots_of_messages_are_without_marks_and_as_random_below_them(hot: ModuleType) -> None:
     roots = hot.Ids(b"seed").unmarked_roots(1000)
-    assert roots == [word & ~REPLAYED_BIT for word in hot.Ids(b"seed").roots(1000)]
-    assert len(set(roots)) == 1000 and all(0 < root < REPLAYED_BIT for root in roots)
+    assert roots == [word & ~MARKS for word in hot.Ids(b"seed").roots(1000)]
+    assert len(set(roots)) == 1000 and all(0 < root < TRACED_BIT for root in roots)
 
 
 def test_no_roots_are_drawn_for_no_messages(hot: ModuleType) -> None:
     assert hot.Ids(b"seed").unmarked_roots(0) == []
 
 
-def test_a_root_of_which_only_the_mark_was_drawn_is_drawn_again(hot: ModuleType) -> None:
-    class OnlyTheMark(hot.Ids):
+@pytest.mark.parametrize("mark", [REPLAYED_BIT, TRACED_BIT, MARKS])
+def test_a_root_of_which_only_marks_were_drawn_is_drawn_again(hot: ModuleType, mark: int) -> None:
+    class OnlyMarks(hot.Ids):
         times = 0
 
         def column(self, count: int) -> bytes:
             self.times += 1
-            return REPLAYED_BIT.to_bytes(8, "little") if self.times == 1 else super().column(count)
+            return mark.to_bytes(8, "little") if self.times == 1 else super().column(count)
 
-    source = OnlyTheMark(b"seed")
+    source = OnlyMarks(b"seed")
     (root,) = source.unmarked_roots(1)
     assert root and source.times == 2
 

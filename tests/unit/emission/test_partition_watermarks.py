@@ -41,7 +41,9 @@ class Marks(PartitionWatermarks):
 
         super().__init__(make, out, advances_when_idle=advances)
         for name in names:
-            self.begin(name, None)
+            self.expect(name, None)
+        if names:
+            self.begin()
 
     def rows(self, name: str, *stamps: int) -> None:
         self.on_rows([(name, place) for place, _ in enumerate(stamps)], [()] * len(stamps), stamps)
@@ -93,7 +95,8 @@ def test_without_partitions_the_task_is_idle_and_a_new_one_is_waited_for() -> No
     marks = Marks("a")
     marks.end("a")
     assert marks.out.log == ["idle"]
-    marks.begin("b", None)
+    marks.expect("b", None)
+    marks.begin()
     assert marks.out.log == ["idle", "active"] and marks.ask() == []
 
 
@@ -101,7 +104,8 @@ def test_a_partition_found_later_cannot_take_the_watermark_back() -> None:
     marks = Marks("a")
     marks.rows("a", 100)
     assert marks.ask() == [99]
-    marks.begin("late", None)
+    marks.expect("late", None)
+    marks.begin()
     marks.rows("late", 5)
     marks.rows("a", 200)
     assert marks.ask() == []
@@ -111,9 +115,10 @@ def test_a_partition_found_later_cannot_take_the_watermark_back() -> None:
 
 def test_a_partition_goes_on_from_the_watermark_of_a_checkpoint() -> None:
     marks = Marks()
-    marks.begin("a", 70)
-    marks.begin("b", 80)
-    assert marks.reached == {"a": 70, "b": 80} and marks.out.log[-1] == 70
+    marks.expect("a", 80)
+    marks.expect("b", 70)
+    marks.begin()
+    assert marks.reached == {"a": 80, "b": 70} and marks.out.log == [70], "not 80 first, behind which b would be late"
 
 
 def test_all_idle_is_idle_and_one_that_is_behind_is_waited_for_again() -> None:

@@ -108,10 +108,10 @@ def test_a_living_reader_goes_back_to_the_checkpoint_when_another_worker_dies() 
     assert len(made) == 1 and source.committed == {"a": 10, "b": 9}
 
 
-def counting(source: MemoryPartitions, delivery: str, **settings: Any) -> Topology:
+def counting(source: MemoryPartitions, delivery: str, make: type[MemorySpout] = MemorySpout, **settings: Any) -> Topology:
     builder = TopologyBuilder("t").config(delivery=delivery, checkpoint_interval="500ms")
     strategy = WatermarkStrategy.monotonic_timestamps("at").with_idleness("10s")
-    builder.set_spout("spout", MemorySpout(source, ("key", "at"), **settings), watermarks=strategy)
+    builder.set_spout("spout", make(source, ("key", "at"), **settings), watermarks=strategy)
     window = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("1s"), aggregate=aggregates.Count())
     builder.set_bolt("window", window).fields_grouping("spout", "key")
     return builder.build()
@@ -126,6 +126,40 @@ def test_no_row_is_late_because_another_partition_is_ahead(delivery: str) -> Non
     test.advance("5s")
     counts = [row[-1] for row in test.emitted("window")]
     assert counts[:4] == [101, 101, 101, 101] and len(counts) == 9
+
+
+@MODES
+def test_no_row_is_late_after_a_recovery_because_another_partition_was_ahead(delivery: str) -> None:
+    source = MemoryPartitions({"fast": [("k", ms) for ms in range(0, 10_000, 10)], "slow": [("k", 0), ("k", 1000)]})
+    test = TopologyTest(lambda: counting(source, delivery))
+    test.advance("3s")
+    test.crash("spout")
+    test.advance("3s")
+    source.append("slow", ("k", 2_000), ("k", 3_000), ("k", 9_999))
+    test.advance("3s")
+    counts = {row[1]: row[-1] for row in test.emitted("window")}
+    assert counts[2_000] >= 101 and counts[3_000] >= 101, "a row that is late is left out"
+
+
+@MODES
+def test_event_time_waits_for_a_partition_that_cannot_be_assigned_at_once(delivery: str) -> None:
+    class Refusing(MemorySpout):
+        def reader(self, context: Any) -> Any:
+            reader = super().reader(context)
+            assign, failures = reader.assign, [OSError("not now")]
+
+            def assign_later(partition: Any, position: Any, found_later: bool) -> Any:
+                if partition.name == "slow" and failures:
+                    raise failures.pop()
+                return assign(partition, position, found_later)
+
+            reader.assign = assign_later  # type: ignore[method-assign]
+            return reader
+
+    source = MemoryPartitions({"fast": [("k", ms) for ms in range(0, 10_000, 10)], "slow": [("k", 0), ("k", 9_999)]})
+    test = TopologyTest(lambda: counting(source, delivery, Refusing))
+    test.advance("5s")
+    assert [row[-1] for row in test.emitted("window")][:2] == [101, 100]
 
 
 def test_max_drift_holds_the_partition_back_that_is_ahead() -> None:

@@ -330,5 +330,15 @@ def test_every_example_is_here() -> None:
     files = {path.stem for path in Path(word_count.__file__).parent.glob("*.py")}
 
     tested = {"access_log", "bulk_insert", "diamond", "enrichment", "file_orders", "flights", "flights_on_spark", "top_n"}
-    with_servers = {"kafka_orders", "machine_alerts", "nats_orders", "order_hooks", "postgres_orders", "redis_orders"}
+    with_servers = {
+        "delta_orders",
+        "kafka_orders",
+        "kafka_to_postgres",
+        "machine_alerts",
+        "nats_orders",
+        "order_hooks",
+        "postgres_orders",
+        "rabbit_jobs",
+        "redis_orders",
+    }
     assert files == {*tested, *with_servers, "word_count", "word_count_batches"}

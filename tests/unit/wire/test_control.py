@@ -30,11 +30,16 @@ from topo.wire.control import (
     FromWorker,
     Go,
     Heartbeat,
+    LettersReplayed,
+    LetterToReplay,
+    Observe,
+    Observed,
     PartToRead,
     PositionReport,
     Probe,
     Quiet,
     Register,
+    ReplayLetters,
     Reply,
     Request,
     RestoreFailed,
@@ -46,6 +51,7 @@ from topo.wire.control import (
     TaskReady,
     TaskRoute,
     TuplesFailed,
+    Unobserve,
     encode,
     shortened,
 )
@@ -64,6 +70,7 @@ FROM_WORKER = [
     TuplesFailed(3, [(Cause("ValueError", "no", "count", "a.py", 3), [1, BIGGEST])]),
     PositionReport(3, 2, b"\x01", b"\x80"),
     DeadLetter(3, 8, b"\x01", b"\x91\x01", ["ValueError: no"], 3, BIGGEST, Cause("ValueError", "no", "count")),
+    LettersReplayed(3, [8], [DeadLetter(3, 9, b"", b"", ["no"], 3, stream="default", stamp=7)]),
     Quiet(3, 2, 5, True, False, BIGGEST, 10, 2, "2 messages pending"),
     SnapshotTaken(3, 2, 7, "7/3-99", 1 << 40, "c0ffee", 1.5, 0.25, 80.0),
     SnapshotFailed(3, 2, 7, "No space left on device"),
@@ -71,6 +78,7 @@ FROM_WORKER = [
     BarrierAcked(3, 2, 7),
     CheckpointWanted(3, 2),
     CheckpointPublished(3, 2, 7),
+    Observed(1, 3, [{"fields": {"word": "the"}}], 100, 10, 2, 1, "a problem"),
 ]
 PART = PartToRead(
     file="7/3-99", length=12, checksum="c0ffee", component="count", task=3, index=1, groups=(0, 63), takes_values=True
@@ -87,6 +95,9 @@ FROM_MASTER = [
     Drain(),
     Probe(5, 2),
     DeadLettersStored(3, [8, 9]),
+    ReplayLetters(3, [LetterToReplay(8, "default", None, b"\x91\x01")]),
+    Observe(1, "tap", [3], {"rate": 2.5, "where": ""}, 60.0),
+    Unobserve(1),
     Close(2, True),
     Alive(),
     Alive(17),
@@ -164,6 +175,7 @@ def test_what_is_too_long_for_the_master_goes_without_the_metrics_of_users_or_it
     short = shortened(dead_letter)
     assert (short.position, short.errors) == (dead_letter.position, dead_letter.errors)
     assert msgpack.unpackb(short.values) == "left out: 1000 bytes are too many to keep"
+    assert short.fixed == "its values were too long to keep"
     assert shortened(Closed(3)) == Closed(3)
 
 

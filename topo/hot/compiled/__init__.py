@@ -7,7 +7,7 @@ from topo.hot.compiled.inputs import run_inputs
 from topo.hot.compiled.rows import pack_rows, unpack_rows
 from topo.hot.compiled.share import share
 from topo.hot.compiled.trees import Trees
-from topo.hot.compiled.windows import accumulate
+from topo.hot.compiled.windows import accumulate, hold_run
 
 __all__ = [
     "Acks",
@@ -21,6 +21,7 @@ __all__ = [
     "Ids",
     "Trees",
     "accumulate",
+    "hold_run",
     "pack_rows",
     "run_inputs",
     "share",

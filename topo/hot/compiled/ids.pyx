@@ -102,7 +102,7 @@ cdef class Ids:
             column = bytearray(self.column(count))
             words = PyByteArray_AS_STRING(column)
             for at in range(7, len(column), 8):
-                words[at] &= 0x7F
+                words[at] &= 0x3F
             if not _has_zero(words, len(column)):
                 return array("Q", bytes(column)).tolist()
 

@@ -11,7 +11,7 @@ from random import Random
 from topo.hot.plain.words import Column, xor_words
 from topo.ids import ID_BYTES
 
-_UNMARKED = bytes(byte & 0x7F for byte in range(256))
+_UNMARKED = bytes(byte & 0x3F for byte in range(256))
 _ZERO = bytes(ID_BYTES)
 
 
@@ -38,7 +38,7 @@ class Ids:
         return array("Q", self.column(count)).tolist()
 
     def unmarked_roots(self, count: int) -> list[int]:
-        """Return `count` independent non-zero ids without `REPLAYED_BIT`."""
+        """Return `count` independent non-zero ids without `REPLAYED_BIT` and `TRACED_BIT`."""
         while True:
             column = bytearray(self.column(count))
             highest = slice(ID_BYTES - 1, None, ID_BYTES)

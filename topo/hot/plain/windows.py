@@ -1,11 +1,11 @@
-"""Elements of a batch into the accumulators of open windows."""
+"""Elements of a batch into the accumulators of open windows, and their ids into panes."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from topo.hot.plain.values import ATOMS
 
@@ -70,3 +70,50 @@ def accumulate(
         taken.append(at)
         at += 1
     return at, None
+
+
+class HoldsIds(Protocol):
+    """A pane: takes the ids of inputs, as columns.
+
+    Attributes:
+        roots, edges: of its inputs.
+        counts: by input, how many of the ids are its own; None while each has one.
+    """
+
+    roots: array[int]
+    edges: array[int]
+    counts: array[int] | None
+
+
+Holder = TypeVar("Holder", bound=HoldsIds)
+
+
+def hold_run(
+    positions: Sequence[int],
+    keys: Sequence[Any],
+    roots: Sequence[int],
+    edges: Sequence[int],
+    panes: MutableMapping[Any, Holder],
+    make: Callable[[], Holder],
+    held: bytearray,
+) -> None:
+    """Put inputs of one root each into the panes of their keys.
+
+    Args:
+        positions: of the inputs in their batch.
+        keys, roots, edges: of all inputs of the batch.
+        panes: by key.
+        make: returns a new pane, for a key without one.
+        held: by position; becomes 1 for each of these inputs.
+    """
+    pane_of = panes.get
+    for position in positions:
+        key = keys[position]
+        pane = pane_of(key)
+        if pane is None:
+            pane = panes[key] = make()
+        held[position] = 1
+        pane.roots.append(roots[position])
+        pane.edges.append(edges[position])
+        if pane.counts is not None:
+            pane.counts.append(1)

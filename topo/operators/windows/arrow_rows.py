@@ -9,9 +9,10 @@ another order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
+
+from msgspec import Struct
 
 from topo.api.aggregates import AggregateFunction, Count, Max, Mean, Min, Sum
 from topo.api.column_batch import ColumnBatch, compute, pyarrow
@@ -28,8 +29,7 @@ FUNCTIONS: dict[type, tuple[str, ...]] = {Count: (), Sum: ("sum",), Min: ("min",
 COUNT = "count_all"
 
 
-@dataclass(frozen=True, slots=True)
-class ArrowColumns:
+class ArrowColumns(Struct, frozen=True):
     """What a batch adds to its accumulators.
 
     Attributes:

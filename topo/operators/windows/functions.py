@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
+from topo.api.metrics import Metrics
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction
@@ -29,8 +31,7 @@ ResultOf = Callable[[Any, Any, Any], Any]
 """Makes the row to emit of key, window and result."""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionContext:
+class FunctionContext(Struct, frozen=True):
     """The parts of a window operator that its function uses.
 
     Attributes:
@@ -38,6 +39,7 @@ class FunctionContext:
         timers: for the times that a user's function may ask for.
         state: the operator's keyed state.
         is_merging: windows merge, so there is no state by window.
+        metrics: of the task.
     """
 
     output: Output
@@ -45,6 +47,7 @@ class FunctionContext:
     state: KeyedState
     contents: WindowContents
     is_merging: bool
+    metrics: Metrics
 
 
 class WindowFunction(ABC):
@@ -119,6 +122,7 @@ class _Context(TimerClocks):
         super().__init__(context.timers)
         self.window: Any = None
         self.elements: Sequence[Any] = ()
+        self.metrics = context.metrics
         self.previous = previous
         """The elements of the last firing for this key."""
         self._rows = rows

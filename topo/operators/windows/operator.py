@@ -92,8 +92,7 @@ class WindowOperator(KeyedOperator):
         is_quick: bool = False,
     ) -> None:
         self.assigner = assigner
-        self.late_elements = 0
-        self.late_dropped = 0
+        self.late_elements = self.late_dropped = 0
         self._trigger = trigger
         self.contents = contents
         self._function = function
@@ -126,7 +125,8 @@ class WindowOperator(KeyedOperator):
             self._open.setup(self.now_ms, self.begin_call, can_undo=self.undo_log is not None)
 
     def open(self) -> None:
-        self._function.open(FunctionContext(self.output, self._timers, self.state, self.contents, self.assigner.is_merging))
+        parts = (self.output, self._timers, self.state, self.contents, self.assigner.is_merging, self.context.metrics)
+        self._function.open(FunctionContext(*parts))
 
     def close(self) -> None:
         self._function.close()

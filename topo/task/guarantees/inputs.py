@@ -238,8 +238,9 @@ class InputGuarantee(ABC):
         """
         if self._state.observer is not None:
             self._state.observer.rows_emitted(self._state.id, streams)
-            acked = [batch.ids_at(index) for index in range(first, last) if index - first not in failures]
+            acked = (batch.ids_at(index) for index in range(first, last) if index - first not in failures)
             self._state.observer.inputs_acked(self._state.id, acked)
+            self._state.observer.inputs_failed(self._state.id, (batch.ids_at(first + index) for index in failures))
         if refused := self._emission.begin(streams):
             self._fail_unstamped(streams, refused, failures)
         # Rows before inputs: routing folds the rows' fresh edges into the values that the inputs owe.
@@ -309,7 +310,8 @@ class InputGuarantee(ABC):
         stale = len(collector.acked) - len(acked)
         if state.observer is not None:
             state.observer.rows_emitted(state.id, collector.streams)
-            state.observer.inputs_acked(state.id, [(tup.roots, tup.edges) for tup in acked], stale)
+            state.observer.inputs_acked(state.id, ((tup.roots, tup.edges) for tup in acked), stale)
+            state.observer.inputs_failed(state.id, ((tup.roots, tup.edges) for tup in failed))
         refused = self._emission.begin(collector.streams)
         for stream, anchors in zip(collector.streams, collector.anchors, strict=True):
             if refused and stream.declaration.name == DEFAULT_STREAM:

@@ -23,7 +23,7 @@ from topo.task.waiting_roots import WaitingRoots
 from topo.tracking.owed_ids import IN_PASSING
 from topo.tracking.source_messages import SourceMessages
 from topo.tracking.spout_task import SentRow
-from topo.wire.control import DeadLettersStored
+from topo.wire.control import DeadLettersStored, LetterToReplay, ReplayLetters
 from topo.wire.frames import FrameKind
 
 
@@ -58,7 +58,10 @@ class TrackedSource(SourceGuarantee):
         self.timed = self.id_sender = self
         self.partitions = self if isinstance(spout, PartitionedSpout) else None
         parts.checks.append(self.source_messages.validate)
-        self.messages = {DeadLettersStored: lambda event, now: self.source_messages.stored(event.ids, now)}
+        self.messages = {
+            DeadLettersStored: lambda event, now: self.source_messages.stored(event.ids, now),
+            ReplayLetters: lambda event, _now: self._replay(event.dead_letters),
+        }
         self._waiting = WaitingRoots(state, parts.outbound) if state.plan.ackers else None
         self._ids = parts.env.ids
         self._init_roots, self._init_values = bytearray(), bytearray()
@@ -168,6 +171,8 @@ class TrackedSource(SourceGuarantee):
 
     def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:
         roots = self._ids.unmarked_roots(len(messages))
+        if self._state.observer is not None:
+            self._state.observer.roots_drawn(self.task, roots)
         if not first_time:
             for place in self.source_messages.previously_failed(messages):
                 roots[place] |= REPLAYED_BIT
@@ -260,6 +265,11 @@ class TrackedSource(SourceGuarantee):
         """When the waiting ids have to leave."""
         return None if self._ids_since is None else self._ids_since + self._state.config.flush_interval_s
 
+    def _replay(self, dead_letters: Sequence[LetterToReplay]) -> None:
+        # Before it was started it does not know the kills of earlier lives; the master asks again.
+        if self._is_started:
+            self.source_messages.replay(dead_letters)
+
     def call_back(self, now: float) -> None:
         """Call `ack` for the messages that were done as soon as they had been emitted."""
         if self.source_messages.has_local:
@@ -287,7 +297,7 @@ class TrackedSource(SourceGuarantee):
         """Messages that were taken, less those whose outcome is known or open."""
         counters = self._counters
         given_up = counters.dead_lettered if self.is_retrying else counters.failed + counters.timed_out + counters.reset
-        return self._taken - counters.acked - given_up - len(self.source_messages)
+        return self._taken - counters.acked - given_up - len(self.source_messages) + self.source_messages.dead_letters
 
     def _levels(self) -> dict[str, float]:
         return self.source_messages.count()

@@ -76,8 +76,12 @@ class TrackedWindows:
     def take(self, calls: ElementCalls, now: float) -> None:
         """Make the calls for a slice, up to the first that raises; its element fails, and so do those of a firing that raised."""
         batch, first = calls.batch, calls.first
+        roots: Sequence[Any]
+        edges: Sequence[Any]
         if batch.anchoring is Anchoring.NONE:
             roots = edges = [()] * (calls.last - first)
+        elif batch.anchoring is Anchoring.SINGLE:
+            roots, edges = batch.word_columns(first, calls.last)
         else:
             roots, edges = (ids[first : calls.last] for ids in batch.ids())
         self._tracker.begin(roots, edges, is_single=batch.anchoring is Anchoring.SINGLE, are_replays=batch.is_replay)
@@ -101,7 +105,7 @@ class TrackedWindows:
     def taken(self, batch: Batch, first: int, last: int, now: float) -> None:
         """Show the observer the inputs of a slice: acked, or held by panes."""
         if self._state.observer is not None:
-            self._state.observer.inputs_acked(self._state.id, [batch.ids_at(index) for index in range(first, last)])
+            self._state.observer.inputs_acked(self._state.id, (batch.ids_at(index) for index in range(first, last)))
 
     def timer_raised(self, call: TimerCall | None, error: Exception, now: float) -> None:
         """Fail the inputs of the firing that a timer has caused."""

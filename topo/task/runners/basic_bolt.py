@@ -6,12 +6,14 @@ so one XOR of the ends of a run of edges folds all rows of an input.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import partial
 
 from topo.api.bolt import BasicBolt, StatefulBolt
 from topo.api.tuples import Tuple
 from topo.checkpoint.alignment import Snapshot
 from topo.emission.collectors import AnchoringCollector
+from topo.emission.counted_rows import add_up
 from topo.errors import EmitError
 from topo.hot import run_inputs
 from topo.operators.state.handles import KeyContext
@@ -44,6 +46,10 @@ class BasicBoltKind:
         self._max_emit = parts.state.config.max_task_emit
         self._guarantee = guarantee
         self._collector = collector
+        # Tracked rows stay apart.
+        is_tracked = parts.state.config.delivery == "at_least_once"
+        counted: Set[str] = frozenset() if is_tracked else getattr(bolt, "counted_streams", frozenset())
+        self._counted = [stream for stream in collector.streams if stream.declaration.name in counted]
         self._key_groups = KeyContext(parts.state.plan.component(parts.state.component_id).max_parallelism).group_of
 
     def open(self) -> None:
@@ -65,9 +71,10 @@ class BasicBoltKind:
 
     def snapshot(self, checkpoint: int) -> Snapshot:
         """Return the state of a stateful bolt."""
-        if not isinstance(self.bolt, StatefulBolt):
+        bolt = self.bolt
+        if not isinstance(bolt, StatefulBolt) or (bolt.is_broadcast and self._parts.spec.context.task_index):
             return Snapshot()
-        return snapshot_user(self._state.component_id, self.bolt, self._parts.snapshots.store, self._key_groups)
+        return snapshot_user(self._state.component_id, bolt, self._parts.snapshots.store, self._key_groups)
 
     def tick(self, tup: Tuple) -> None:
         """Call the bolt for a tick."""
@@ -82,6 +89,8 @@ class BasicBoltKind:
     def run(self, batch: Batch, first: int, last: int, now: float) -> None:
         """Make the calls of a slice, and settle."""
         failures = self._execute(batch, first, last)
+        for stream in self._counted:
+            add_up(stream)
         self._guarantee.settle_slice(self._collector.streams, batch, first, batch.done, failures, now)
 
     def _execute(self, batch: Batch, first: int, last: int) -> dict[int, Exception]:

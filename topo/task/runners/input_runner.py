@@ -100,6 +100,7 @@ class InputRunner:
         self._single_step_budget = 0
         """How many tuples more are run one by one; below zero when the last batch had more."""
         self._origins = Origins(state.plan)
+        self._taps = parts.taps
         self._end_waits = False
         """END waits for inputs that user code still has."""
         self._end_raised = 0
@@ -301,6 +302,8 @@ class InputRunner:
         first = batch.done
         is_single = batch.runs_singly or self._out.emission.runs_singly
         last = batch.done = min(batch.count, first + (1 if is_single else self._pace.size))
+        if (observer := self._state.observer) is not None:
+            last = batch.done = observer.slice_begins(self._id, batch, first, last)
         self._single_step_budget -= last - first
         marker, clock = self._env.marker, self._env.clock
         marker.hold(self._id, batch.packed_roots(first, last))
@@ -349,6 +352,9 @@ class InputRunner:
         for one in undecoded:
             self._guarantee.undecoded(one, now)
         batch.runs_singly = self._single_step_budget > 0
+        if self._taps.taken is not None and batch.count:
+            origin = batch.origin
+            self._taps.taken(f"{origin.component}:{origin.stream}", origin.fields, batch.rows)
         self._batch = batch if batch.count else None
         return self._batch
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from topo.api.metrics import Histogram
 from topo.api.tuples import Tuple
@@ -86,8 +87,7 @@ class ReadyCalls(Protocol):
         """Make all open batches ready: a barrier or the end waits behind their inputs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindOptions:
+class KindOptions(Struct, frozen=True, kw_only=True):
     """What a kind of bolt has besides the calls of an `InputKind`: each has `pass_time`, and only some have the rest."""
 
     pass_time: Callable[[list[int | InputStatus], float], bool]

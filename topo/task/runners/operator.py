@@ -136,6 +136,7 @@ class OperatorKind(ABC):
                 key_groups=self._plan.key_groups(self._state.id),
                 undo_log=self._guarantee.undo_log,
                 brake=self._brake,
+                metrics=self._parts.spec.context.metrics,
             )
         )
         self._is_set_up = True

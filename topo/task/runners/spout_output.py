@@ -12,6 +12,7 @@ from topo.api.spout import RetryingSpout, Spout
 from topo.emission.emitter import StreamRows
 from topo.emission.message_collectors import REFUSED, MessageCollector, message_collector
 from topo.emission.partition_messages import (
+    PartitionExpected,
     PartitionForgotten,
     PartitionMessages,
     PartitionOver,
@@ -92,6 +93,9 @@ class SpoutOutput(TaskOutput):
             raise TopoInternalError(f"{signal!r} from a spout without partitions")
         if isinstance(signal, PassedOver):
             partitions.pass_over(signal.message, signal.record, signal.error)
+        elif isinstance(signal, PartitionExpected):
+            if time.partitions is not None:
+                time.partitions.expect(signal.name, signal.watermark)
         elif isinstance(signal, PartitionOver):
             time.end_partition(signal.name)
         elif isinstance(signal, PartitionForgotten):
@@ -101,7 +105,7 @@ class SpoutOutput(TaskOutput):
         else:
             partitions.begin_partition(signal.partition, signal.position)
             if time.partitions is not None:
-                time.partitions.begin(signal.partition.name, signal.watermark)
+                time.partitions.begin()
             else:
                 time.mark_active()
 

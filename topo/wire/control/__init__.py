@@ -25,11 +25,15 @@ from topo.wire.control.master import DeadLettersStored as DeadLettersStored
 from topo.wire.control.master import Drain as Drain
 from topo.wire.control.master import FromMaster as FromMaster
 from topo.wire.control.master import Go as Go
+from topo.wire.control.master import LetterToReplay as LetterToReplay
+from topo.wire.control.master import Observe as Observe
 from topo.wire.control.master import PartToRead as PartToRead
 from topo.wire.control.master import Probe as Probe
+from topo.wire.control.master import ReplayLetters as ReplayLetters
 from topo.wire.control.master import Routes as Routes
 from topo.wire.control.master import Stop as Stop
 from topo.wire.control.master import TaskRoute as TaskRoute
+from topo.wire.control.master import Unobserve as Unobserve
 from topo.wire.control.master import decode_from_master as decode_from_master
 from topo.wire.control.worker import BarrierAcked as BarrierAcked
 from topo.wire.control.worker import Cause as Cause
@@ -42,6 +46,8 @@ from topo.wire.control.worker import EdgeLost as EdgeLost
 from topo.wire.control.worker import FromTask as FromTask
 from topo.wire.control.worker import FromWorker as FromWorker
 from topo.wire.control.worker import Heartbeat as Heartbeat
+from topo.wire.control.worker import LettersReplayed as LettersReplayed
+from topo.wire.control.worker import Observed as Observed
 from topo.wire.control.worker import PositionReport as PositionReport
 from topo.wire.control.worker import Quiet as Quiet
 from topo.wire.control.worker import Register as Register

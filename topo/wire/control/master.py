@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
@@ -101,6 +103,24 @@ class DeadLettersStored(ControlMessage, frozen=True):
     ids: list[int]
 
 
+class LetterToReplay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A dead letter to emit again: its number in the file, stream, timestamp in milliseconds, packed values, and how often it was
+    asked for."""
+
+    number: int
+    stream: str
+    stamp: int | None
+    values: bytes
+    asked: int = 1
+
+
+class ReplayLetters(ControlMessage, frozen=True):
+    """The spout task emits these dead letters again, each as a new message. Those that it has already are ignored."""
+
+    task: TaskId
+    dead_letters: list[LetterToReplay]
+
+
 class BeginCheckpoint(ControlMessage, frozen=True):
     """Spout tasks emit the barrier of this checkpoint now. A spout that is paused or has ended does so, too."""
 
@@ -118,6 +138,25 @@ class CheckpointAborted(ControlMessage, frozen=True):
     """The checkpoint will never be complete: tasks no longer wait for its barriers, and its parts are removed."""
 
     checkpoint: int
+
+
+class Observe(ControlMessage, frozen=True):
+    """Watch tasks of the worker until `for_s` seconds have passed, or Unobserve comes; sent once to each life.
+
+    `kind` is "tap", "trace", "profile" or "log-level"; `spec` is what that one takes.
+    """
+
+    id: int
+    kind: str
+    tasks: list[TaskId]
+    spec: dict[str, Any]
+    for_s: float
+
+
+class Unobserve(ControlMessage, frozen=True):
+    """This observation is over."""
+
+    id: int
 
 
 class Close(ControlMessage, frozen=True):
@@ -150,9 +189,12 @@ FromMaster = (
     | Drain
     | Probe
     | DeadLettersStored
+    | ReplayLetters
     | BeginCheckpoint
     | CheckpointComplete
     | CheckpointAborted
+    | Observe
+    | Unobserve
     | Close
     | Alive
     | Stop

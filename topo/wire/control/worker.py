@@ -17,7 +17,10 @@ Statistics = dict[str, Any]
 
 
 class Register(ControlMessage, frozen=True):
-    """A worker has bound its inbox. `digest` is the plan's, as this worker built it; `public_key` is CURVE's, "" without."""
+    """A worker has bound its inbox. `digest` is the plan's, as this worker built it; `public_key` is CURVE's, "" without.
+
+    `outline` is that of a plan whose digest is not the master's.
+    """
 
     worker: WorkerId
     incarnation: Incarnation
@@ -28,6 +31,7 @@ class Register(ControlMessage, frozen=True):
     tasks: list[TaskId]
     endpoint: str
     public_key: str = ""
+    outline: list[str] = []
 
 
 class Heartbeat(ControlMessage, frozen=True):
@@ -125,6 +129,8 @@ class DeadLetter(ControlMessage, frozen=True):
     """A message that has failed as often as it may. `position` and `values` are packed; `root` is that of the last attempt, 0
     when that is not known. The master adds the `cause`. `earlier` has why each attempt before it failed, and its root.
 
+    `stream` and `stamp` (milliseconds) are those it was emitted with; `fixed` is why it cannot be emitted again.
+
     `identity` is a random number that a dead letter keeps over recoveries and runs. It is 0 where its message identifies it: then
     `position` is the message's id, and a life of its task numbers its dead letters by `id`.
     """
@@ -139,6 +145,17 @@ class DeadLetter(ControlMessage, frozen=True):
     cause: Cause | None = None
     identity: int = 0
     earlier: list[tuple[str, int]] = []
+    stream: str = ""
+    stamp: int | None = None
+    fixed: str = ""
+
+
+class LettersReplayed(ControlMessage, frozen=True):
+    """Dead letters that were emitted again: the numbers of those that are processed, and new reports, by `id`, of the failed."""
+
+    task: TaskId
+    done: list[int]
+    failed: list[DeadLetter]
 
 
 class Quiet(ControlMessage, frozen=True):
@@ -235,6 +252,28 @@ class CheckpointPublished(ControlMessage, frozen=True):
     checkpoint: int
 
 
+class Observed(ControlMessage, frozen=True):
+    """What a task showed to an observation since the last such message.
+
+    Attributes:
+        rows: of a tap, a trace or a profile.
+        seen: rows, messages or samples that went by.
+        looked: of these, how many were looked at.
+        matched: of these, how many are asked for.
+        dropped: of these, how many were too much to be sent.
+        problem: why some could not be judged, or why the observation does not work; "" for none.
+    """
+
+    id: int
+    task: TaskId
+    rows: list[dict[str, Any]] = []
+    seen: int = 0
+    looked: int = 0
+    matched: int = 0
+    dropped: int = 0
+    problem: str = ""
+
+
 FromTask = (
     TaskReady
     | EdgeLost
@@ -242,6 +281,7 @@ FromTask = (
     | TuplesFailed
     | PositionReport
     | DeadLetter
+    | LettersReplayed
     | Quiet
     | Closed
     | SnapshotTaken
@@ -251,7 +291,7 @@ FromTask = (
     | CheckpointWanted
     | CheckpointPublished
 )
-FromWorker = Register | Heartbeat | Stuck | FromTask
+FromWorker = Register | Heartbeat | Stuck | Observed | FromTask
 
 _from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
 
@@ -268,7 +308,7 @@ def shortened(message: FromWorker) -> FromWorker:
         return msgspec.structs.replace(message, tasks=tasks)
     if isinstance(message, DeadLetter):
         remark = f"left out: {len(message.values)} bytes are too many to keep"
-        return msgspec.structs.replace(message, values=msgspec.msgpack.encode(remark))
+        return msgspec.structs.replace(message, values=msgspec.msgpack.encode(remark), fixed="its values were too long to keep")
     return message
 
 
