@@ -3,8 +3,10 @@
     python -m benchmarks.hot_path                    spout, split, count and acker
     python -m benchmarks.hot_path --counts 4         with a fields grouping that has something to do
     python -m benchmarks.hot_path --retrying         with a spout whose messages the engine keeps
+    python -m benchmarks.hot_path --windows          the windowed sum of `topo bench` in place of the word count
+    python -m benchmarks.hot_path --delivery MODE    at_least_once, the default; exactly_once has no checkpoint in it
 
-Prints nanoseconds of processor time a word, the best of several rounds: transport and waiting are not in it.
+Prints nanoseconds of processor time a word (an event), the best of several rounds: transport and waiting are not in it.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ import time
 from collections import defaultdict
 from typing import Any
 
+from topo.api.aggregates import Sum
 from topo.api.bolt import BasicBolt
 from topo.api.context import TaskContext
+from topo.api.operator_bolts import WindowBolt
 from topo.api.spout import RetryingSpout, Spout
 from topo.api.topology import Topology
+from topo.api.watermarks import WatermarkStrategy
+from topo.api.windows import TumblingEventTimeWindows
 from topo.builder import TopologyBuilder
 from topo.hot import Ids
 from topo.ids import Epoch, Incarnation, TaskId
@@ -31,6 +37,7 @@ from topo.task.factory import make_task
 from topo.task.task import Task
 from topo.wire.codec import Codec
 from topo.wire.control import Go, Quiet, Routes, TaskReady, TaskRoute
+from topo_cli.workloads import EventRows, Parse, events
 
 WORDS_A_LINE = 10
 VOCABULARY = 50_000
@@ -86,6 +93,12 @@ class Count(BasicBolt):
 
     def execute(self, tup: Any, collector: Any) -> None:
         self.counts[tup.values[0]] += 1
+
+
+class Drop(BasicBolt):
+    """Emits nothing."""
+
+    def execute(self, tup: Any, collector: Any) -> None: ...
 
 
 class NoNote:
@@ -162,6 +175,30 @@ class Round:
         return len(facts) == len(self.tasks) and all(quiet.ended and quiet.quiet for quiet in facts)
 
 
+def word_count(options: argparse.Namespace) -> TopologyBuilder:
+    """Words of lines, of which the task of a word counts it."""
+    builder = TopologyBuilder("hot-path")
+    builder.set_spout("spout", (RetriedLines if options.retrying else Lines)(sentences(2_000), options.lines))
+    builder.set_bolt("split", Split()).shuffle_grouping("spout")
+    builder.set_bolt("count", Count, parallelism=options.counts).fields_grouping("split", "word")
+    return builder
+
+
+def windowed_sum(options: argparse.Namespace) -> TopologyBuilder:
+    """Events, as `topo bench windowed-sum` has them, and their sum by key in windows of ten seconds of event time."""
+    rows = EventRows()
+    rows.events = events()
+    lines = [rows.row(number)[0] for number in range(options.lines * WORDS_A_LINE)]
+    builder = TopologyBuilder("hot-path").config(max_spout_pending=1_000_000)
+    builder.set_spout("spout", (RetriedLines if options.retrying else Lines)(lines, len(lines)))
+    watermarks = WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="ts")
+    builder.set_bolt("parse", Parse(), watermarks=watermarks).shuffle_grouping("spout")
+    window = WindowBolt(key="key", window=TumblingEventTimeWindows.of("10s"), aggregate=Sum("value"))
+    builder.set_bolt("count", window, options.counts).fields_grouping("parse", "key")
+    builder.set_bolt("sink", Drop).shuffle_grouping("count")
+    return builder
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -170,14 +207,13 @@ def main() -> None:
     parser.add_argument("--counts", type=int, default=1, help="tasks that count")
     parser.add_argument("--batch", type=int, help="tuples of a full batch; by default as the setting says")
     parser.add_argument("--retrying", action="store_true")
+    parser.add_argument("--windows", action="store_true", help="windowed sum; ten events where the word count has a line")
+    parser.add_argument("--delivery", choices=("at_least_once", "at_most_once", "exactly_once"), default="at_least_once")
     options = parser.parse_args()
-    lines = sentences(2_000)
     best: dict[str, float] = {}
     for _ in range(options.rounds):
-        builder = TopologyBuilder("hot-path").config(**({"batch_size": options.batch} if options.batch else {}))
-        builder.set_spout("spout", (RetriedLines if options.retrying else Lines)(lines, options.lines))
-        builder.set_bolt("split", Split()).shuffle_grouping("spout")
-        builder.set_bolt("count", Count, parallelism=options.counts).fields_grouping("split", "word")
+        builder = (windowed_sum if options.windows else word_count)(options)
+        builder.config(delivery=options.delivery, **({"batch_size": options.batch} if options.batch else {}))
         turn = Round(builder.build())
         spent: dict[str, float] = defaultdict(float)
         for task, seconds in turn.run().items():

@@ -47,6 +47,11 @@ def start_child(work: Callable[..., None], *arguments: Any) -> multiprocessing.p
     return child
 
 
+def is_server(pid: int) -> bool:
+    """Return whether a process is the server that forks children. Its command has all of `sys.path`, folders of tests too."""
+    return pid == vars(forkserver._forkserver)["_forkserver_pid"]
+
+
 def pipe() -> tuple[Any, Any]:
     """Return the reading and the writing connection of a pipe whose ends a child can be given."""
     return _CONTEXT.Pipe(duplex=False)

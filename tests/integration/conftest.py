@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.children import is_server
 from tests.integration.support import Scene, processes_of, words_of
 
 _GRACE_S = 30.0
@@ -23,7 +24,7 @@ def no_process_is_left(topo_home: Path, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("TMPDIR", str(sockets))
     yield
     until = time.monotonic() + _GRACE_S
-    while (left := [*processes_of(topo_home), *processes_of(tmp_path)]) and time.monotonic() < until:
+    while (left := _left(topo_home, tmp_path)) and time.monotonic() < until:
         time.sleep(0.05)
     left_behind = [f"{process.pid}: {' '.join(words)}" for process in left if (words := words_of(process))]
     for process in left:
@@ -31,6 +32,10 @@ def no_process_is_left(topo_home: Path, tmp_path: Path, monkeypatch: pytest.Monk
             process.kill()
     psutil.wait_procs(left, timeout=_GRACE_S)
     assert not left_behind, f"processes were left behind: {left_behind}"
+
+
+def _left(*folders: Path) -> list[psutil.Process]:
+    return [process for folder in folders for process in processes_of(folder) if not is_server(process.pid)]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +94,20 @@ class Killer:
         self._of_terms: dict[int, Status] = {}
         self._complete = 0
 
-    def kill_for_a_while(self) -> Outcome:
+    def kill_for_a_while(self, wants_more: Callable[[], bool] = lambda: False) -> Outcome:
         """Kill for as long as tests are to, and once in each way; let the topology end, and return how it did."""
         until = time.monotonic() + SECONDS
-        while time.monotonic() < until or self._counts["strikes"] < KINDS:
+        while time.monotonic() < until or self._counts["strikes"] < KINDS or wants_more():
             if self._chance.random() < 0.7:
                 self.running.wait_until(self._has_checkpoint, timeout_s=60, what=f"a checkpoint after {self}")
             else:
                 time.sleep(self._chance.random() * 0.8)
-            self._strike()
+            self.strike()
         self._scene.touch("hurry")
+        return self.finish()
+
+    def finish(self) -> Outcome:
+        """Let the topology end, and return how it did."""
         outcome = self.running.wait(timeout_s=240)
         self._note(self.running.summary())
         return outcome
@@ -114,28 +119,36 @@ class Killer:
     def _note(self, status: Status) -> None:
         self._of_terms[status["term"]] = {**status["checkpoints"], "restarts": status["restarts"]}
 
-    def _strike(self) -> None:
+    def strike(self, kind: str | None = None) -> bool:
+        """Kill "one" worker, "two", the "master", or "all" with the master; without a kind the next one drawn.
+
+        Returns whether something was killed.
+        """
         with contextlib.suppress(Unreachable, AnswerTimeout):
             status = self.running.status()
             self._note(status)
             self._complete = status["checkpoints"]["complete"]
             master, workers = status["master"]["pid"], [worker["pid"] for worker in status["workers"] if worker["pid"]]
-            kind = self._next_kind()
-            victims = {"one": 1, "two": 2}.get(kind, len(workers))
+            is_drawn = kind is None
+            kind = kind or self._next_kind()
+            victims = {"one": 1, "two": 2, "master": 0}.get(kind, len(workers))
             struck = sum(self._kill(pid) for pid in self._chance.sample(workers, min(victims, len(workers))))
-            if kind == "all":
-                self._kill(master)
+            if kind in ("all", "master"):
+                struck += self._kill(master)
                 # What a process has locked is free when the last of its threads has ended.
                 eventually(lambda: not self.running.folder.is_running())
                 self.running = self._scene.resume(self.running.name)
                 self._complete = 0
             if not struck:
                 # A recovery was under way, in which no worker had a process.
-                self._strikes.append(kind)
-                return
+                if is_drawn:
+                    self._strikes.append(kind)
+                return False
             self._counts["strikes"] += 1
             self._counts[kind] += 1
-            self._counts["workers"] += struck
+            self._counts["processes"] += struck
+            return True
+        return False
 
     def _next_kind(self) -> str:
         if not self._strikes:

@@ -25,11 +25,12 @@ import psutil
 from topo.errors import TopoEnvironmentError
 from topo.launch.cluster import resume_background, run_foreground, submit_background
 from topo.launch.leftovers import end_leftovers
-from topo.launch.local import WORKER_COMMAND, LocalLauncher
+from topo.launch.local import LocalLauncher
 from topo.launch.local_cluster import LocalCluster
 from topo.launch.request import RunRequest
 from topo.launch.running import RunningTopology
 from topo.launch.submission import new_job
+from topo.launch.worker_command import WORKER_COMMAND
 from topo.master.commands import RecordError
 from topo.master.outcome import Outcome
 from topo.master_process.client import AnswerTimeout, Unreachable

@@ -20,8 +20,8 @@ __all__ = ["local_cluster"]
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SERVED = ("http.md", "kafka-sink.md", "mqtt.md", "nats.md", "postgres.md", "redis.md")
-"""Pages whose code needs a server: tests/connectors/test_pages.py runs them, and has the fixtures of their tests."""
+SERVED = ("delta.md", "http.md", "kafka-sink.md", "mqtt.md", "nats.md", "postgres.md", "rabbitmq.md", "redis.md")
+"""Pages whose code needs a server or an extra: tests/connectors/test_pages.py runs them, and has the fixtures of their tests."""
 PAGES = [
     page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

@@ -15,7 +15,8 @@ import pytest
 
 from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
-from topo.launch.local import LocalLauncher, worker_environment
+from topo.launch.local import LocalLauncher
+from topo.launch.worker_command import worker_environment
 from topo.master.links import WorkerEnd
 from topo.storage.state_folder import StateFolder, TopologyFolder
 from topo.worker.spec import WorkerSpec

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.integration.support import Scene, Status, acked, counter, eventually, kill, pid_of, processes_of, repeated, words_of
-from topo.launch.local import WORKER_MODULE
+from topo.launch.worker_command import WORKER_MODULE
 
 pytestmark = pytest.mark.integration
 

@@ -104,12 +104,14 @@ def test_what_cannot_move_is_refused_and_the_topology_goes_on(scene: Scene) -> N
         scene.cluster.submit(topology, settings=QUICK, start_from=place, parallelism={"whole": 2})
 
 
-def test_without_checkpoints_there_is_no_savepoint_and_no_rebalance(scene: Scene) -> None:
+def test_without_checkpoints_there_is_no_savepoint_and_state_does_not_move(scene: Scene) -> None:
     running = scene.submit(scene.file(counting(100_000)), delivery="at_least_once")
     running.wait_until(emitted(1))
-    for refused in (running.savepoint, lambda: running.kill(savepoint=True), lambda: running.rebalance({"count": 3})):
+    for refused in (running.savepoint, lambda: running.kill(savepoint=True)):
         with pytest.raises(UserError, match="flow takes no checkpoints"):
             refused()
+    with pytest.raises(TopologyError, match="'count': state by key is kept in memory alone with delivery=at_least_once"):
+        running.rebalance({"spread": 1})
     assert running.status()["status"] == "RUNNING"
 
 

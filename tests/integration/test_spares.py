@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from tests.integration.support import ENDLESS, Scene, acked, eventually, flow, is_gone, kill, pid_of, processes_of, words_of
-from topo.launch.local import WORKER_COMMAND
-from topo.launch.spares import SETTLED_S, Spares
+from topo.launch.spares import SETTLED_S, Spares, early_spares
+from topo.launch.worker_command import WORKER_COMMAND
 from topo.worker.spec import STAND_BY
 
 pytestmark = pytest.mark.integration
@@ -119,6 +119,35 @@ time.sleep(1000)
     launcher.wait()
     launcher.stdout.close()
     eventually(lambda: not spare.is_running() or spare.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_early_spares_become_workers_and_those_that_are_too_many_end(tmp_path: Path) -> None:
+    with early_spares(tmp_path, 2) as early:
+        now = iter(range(0, 1000, 10))
+        one = Spares(WORKER, tmp_path, 0, clock=lambda: float(next(now)), early=early)
+        first, second = early.processes
+        assert one.pids() == [first.pid, second.pid]
+        assert one.take(tmp_path / "missing", tmp_path / "out") is first
+        one.worker_started()
+        one.prepare()
+        assert one.pids() == [] and second.returncode == -signal.SIGKILL
+        # It gets the name of a start file that does not exist.
+        assert first.wait(30) != 0
+        assert "FileNotFoundError" in (tmp_path / "out").read_text()
+
+
+def test_early_spares_end_with_the_block(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), early_spares(tmp_path, 2) as early:
+        assert [process.poll() for process in early.processes] == [None, None]
+        raise RuntimeError
+    assert [process.returncode for process in early.processes] == [-signal.SIGKILL] * 2
+
+
+def test_early_spares_end_when_the_topology_has_changed_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with early_spares(tmp_path, 1) as early:
+        monkeypatch.setenv("SET_BY_A_TOPOLOGY", "as it is imported")
+        assert Spares(WORKER, tmp_path, 1, early=early).pids() == []
+        assert early.processes[0].returncode == -signal.SIGKILL
 
 
 FLOW = ENDLESS + flow(

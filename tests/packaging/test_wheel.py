@@ -26,14 +26,17 @@ BUILD_ONLY = {".pyx", ".pxd", ".c", ".so"}
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 COMPILED = {f"topo/hot/compiled/{path.stem}{SUFFIX}" for path in (ROOT / "topo/hot/compiled").glob("*.pyx")}
 CLIENTS = {
+    "topo.connectors.delta": "deltalake",
     "topo.connectors.http": "aiohttp",
     "topo.connectors.kafka": "confluent_kafka",
     "topo.connectors.mqtt": "paho",
     "topo.connectors.nats": "nats",
     "topo.connectors.postgres": "psycopg",
+    "topo.connectors.rabbitmq": "pika",
     "topo.connectors.redis": "redis",
+    "topo.ui.app": "starlette",
 }
-"""Packages that need the client of an extra."""
+"""Packages, and modules, that need what an extra installs."""
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -215,8 +218,8 @@ for package in (topo, topo_cli):
         try:
             print(importlib.import_module(module.name).__name__)
         except topo.UserError as error:
-            # `topo metrics` names what to install.
-            if module.name != "topo.operate.prometheus":
+            # `topo metrics` and `topo trace` name what to install.
+            if module.name not in ("topo.operate.prometheus", "topo.operate.otlp"):
                 raise
         except ModuleNotFoundError as error:
             # Bridges to Spark are for users with that extra, connectors for those with the client, Arrow columns and parquet for
@@ -227,6 +230,9 @@ for package in (topo, topo_cli):
             needs_arrow = error.name == "pyarrow" and module.name in (
                 "topo.api.arrow_values",
                 "topo.connectors.column_classes",
+                "topo.connectors.delta.log",
+                "topo.connectors.delta.store_files",
+                "topo.connectors.delta.target_schema",
                 "topo.connectors.parquet_file",
                 "topo.connectors.type_names",
             )

@@ -59,13 +59,13 @@ def ended_partitions_hold_event_time_back(patch: pytest.MonkeyPatch) -> None:
     def end(self: PartitionWatermarks, name: str) -> None:
         self._generators.pop(name, None)
 
-    def begin_again(self: PartitionWatermarks, name: str, watermark: int | None) -> None:
+    def expect_again(self: PartitionWatermarks, name: str, watermark: int | None) -> None:
         self._combined.unregister(name)
-        begin(self, name, watermark)
+        expect(self, name, watermark)
 
-    begin = PartitionWatermarks.begin
+    expect = PartitionWatermarks.expect
     patch.setattr(PartitionWatermarks, "end", end)
-    patch.setattr(PartitionWatermarks, "begin", begin_again)
+    patch.setattr(PartitionWatermarks, "expect", expect_again)
 
 
 def silent_partitions_hold_event_time_back(patch: pytest.MonkeyPatch) -> None:

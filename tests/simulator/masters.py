@@ -147,6 +147,9 @@ class MasterPorts:
         self._simulation.history.stored_positions(self._unsaved)
         self._unsaved.clear()
 
+    def store_replays(self, results: Mapping[int, str | None]) -> None:
+        pass
+
     def store_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> bool:
         """Append dead letters."""
         self._take_risk()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import click
 import pytest
 
 import topo
+from topo_cli.main import COMMANDS, LazyGroup
 
 PUBLIC = [
     "AsyncBolt",
@@ -31,6 +33,7 @@ PUBLIC = [
     "Connection",
     "Counter",
     "CustomGrouping",
+    "DeltaSink",
     "EmitError",
     "MemoryPartitions",
     "MemorySpout",
@@ -57,6 +60,7 @@ PUBLIC = [
     "Metrics",
     "MqttSink",
     "MqttSpout",
+    "NatsSink",
     "NatsSpout",
     "NotFoundError",
     "PeerError",
@@ -67,6 +71,8 @@ PUBLIC = [
     "ProcessBolt",
     "ProcessCollector",
     "ProcessContext",
+    "RabbitSink",
+    "RabbitSpout",
     "RedisGroupSpout",
     "RedisSink",
     "RedisStreamSink",
@@ -104,8 +110,11 @@ PUBLIC = [
     "windows",
 ]
 
-HEAVY = {"zmq", "msgspec", "msgpack", "click", "rich", "psutil", "asyncio", "multiprocessing", "pyarrow", "pyspark"}
+HEAVY = {"zmq", "msgpack", "click", "rich", "psutil", "asyncio", "multiprocessing", "pyarrow", "pyspark"}
 
+NOT_IN_A_WORKER = {"hashlib", "_hashlib", "secrets", "logging.handlers", "socket", "zipfile", "tempfile", "ctypes", "zoneinfo"}
+NOT_IN_A_WORKER |= {"topo.operators.windows.operator", "topo.task.runners.async_calls"}
+"""What cost each worker 5 MB: OpenSSL alone has 3.4 MB. A worker with windows or asynchronous calls loads these then."""
 
 NAMED_ONLY = {"Counter", "Tuple"}
 """Public names that `from topo import *` leaves alone."""
@@ -140,7 +149,21 @@ def test_importing_topo_loads_nothing_heavy() -> None:
     assert HEAVY & set(loaded) == set()
 
 
+def test_a_worker_loads_no_openssl_and_nothing_of_submissions() -> None:
+    program = "import sys, topo.worker.process; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert NOT_IN_A_WORKER & set(loaded) == set()
+
+
 def test_all_names_can_be_imported_at_once() -> None:
     program = "from topo import *; print(JsonLinesSink, TextFileSpout)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_can_be_imported(name: str) -> None:
+    group = LazyGroup("topo")
+    command = group.get_command(click.Context(group), name)
+
+    assert command is not None and command.help

@@ -25,7 +25,7 @@ ALLOWED: Mapping[str, int] = {
 def sources() -> Iterator[Path]:
     for folder in ("topo", "cli", "tests", "topologies"):
         yield from sorted({*(ROOT / folder).rglob("*.py")} - {Path(__file__)})
-    yield from sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
+    yield from sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 
 
 def place_of(path: Path) -> str:
@@ -59,7 +59,7 @@ def test_banned_expressions_are_found_in_any_case_and_dead_letters_are_not() -> 
 def test_every_term_of_the_glossary_is_used() -> None:
     glossary = (ROOT / "docs" / "architecture.md").read_text().partition("\n## Glossary\n")[2].partition("\n## ")[0]
     terms = [term for cell in re.findall(r"^\| ([a-z][^|]+) \|", glossary, re.MULTILINE)[1:] for term in cell.split(", ")]
-    texts = [*(ROOT / "topo").rglob("*.py"), *(path for path in (ROOT / "docs").glob("*.md") if path.name != "architecture.md")]
+    texts = [*(ROOT / "topo").rglob("*.py"), *(path for path in (ROOT / "docs").rglob("*.md") if path.name != "architecture.md")]
     used = "\n".join(path.read_text() for path in texts).lower()
     assert len(terms) > 60
     assert [term for term in terms if not re.search(rf"\b{term}s?\b", used)] == []

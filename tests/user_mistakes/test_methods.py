@@ -310,6 +310,34 @@ def test_one_task_may_have_keyed_state_by_any_grouping() -> None:
         validate(with_parallelism(topology, {"count": 2}, TopologyConfig()))
 
 
+class Rules(Count):
+    key = None  # type: ignore[assignment]
+    is_broadcast = True
+
+
+class KeyedRules(Count):
+    is_broadcast = True
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("grouping", ["shuffle", "all"])
+def test_broadcast_state_needs_an_input_that_all_tasks_are_given(grouping: str, parallelism: int) -> None:
+    """A checkpoint has the state of the first task: that of the others would be lost if it were another."""
+    builder = TopologyBuilder("state")
+    builder.set_spout("source", IterableSpout([1], fields=("n",)))
+    getattr(builder.set_bolt("rules", Rules(), parallelism=parallelism), f"{grouping}_grouping")("source")
+    if grouping == "all" or parallelism == 1:
+        builder.build()
+    else:
+        with pytest.raises(TopologyError, match=r"bolt 'rules': its state is_broadcast.* no input comes by all_grouping"):
+            builder.build()
+
+
+def test_broadcast_state_has_no_key() -> None:
+    """State is split by its key, or the same everywhere."""
+    assert "is_broadcast is for state without a key, but its key is 'n'" in refused(KeyedRules())
+
+
 def test_a_setting_without_effect_is_refused() -> None:
     """The user sets a bolt's setting for a spout, and the reverse."""
     spout = IterableSpout([1])
