@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from types import CodeType
-from typing import Any, get_args
+from types import CodeType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 from topo.streams.captured import own_function
 from topo.streams.graph import KEYED, READER, SOURCES, STATEFUL, Node, keyed_by
@@ -82,7 +82,19 @@ def state_types(process: KeyedProcess[Any, Any, Any]) -> dict[str, str]:
 
 
 def _type_name(of: Any) -> str:
-    return "records" if has_fields(of) else re.sub(r"\w+\.", "", str(of)) if get_args(of) else _spelled(of)
+    return "records" if has_fields(of) else _type_spelled(of)
+
+
+def _type_spelled(of: Any) -> str:
+    """Return one spelling for types that are equal, such as `Optional[int]` and `int | None`."""
+    origin, inner = get_origin(of), get_args(of)
+    if origin in (Union, UnionType):
+        return " | ".join(sorted(map(_type_spelled, inner), key=lambda name: (name == "None", name)))
+    if isinstance(origin, type) and inner:
+        return f"{origin.__name__}[{', '.join(map(_type_spelled, inner))}]"
+    if inner:
+        return re.sub(r"\w+\.", "", str(of))
+    return {type(None): "None", ...: "..."}.get(of) or _spelled(of)
 
 
 def _spelled(value: Any) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional, Union
 
 import msgspec
+import pytest
 
 from topo.checkpoint.assignment import manifest_of, shapes_of
 from topo.checkpoint.manifest import decode_manifest, encode_manifest, misfits
@@ -164,3 +166,27 @@ def test_state_of_another_type_is_refused_with_both_types() -> None:
     ]
     assert all("(process 'users' at test_names.py:" in problem for problem in found)
     assert problems(of(Before), of(Before)) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Optional[int], int | None),  # noqa: UP045
+        (Union[str, int], int | str),  # noqa: UP007
+        (list[Optional[int]], list[None | int]),  # noqa: UP045, RUF036
+        (typing.List[int], list[int]),  # noqa: UP006
+        (typing.Dict[str, typing.Tuple[int, ...]], dict[str, tuple[int, ...]]),  # noqa: UP006
+    ],
+)
+def test_state_of_an_equal_type_in_another_spelling_fits(one: Any, other: Any) -> None:
+    def of(kept: Any) -> Draw:
+        class Process(KeyedProcess[str, Click, str]):
+            last = KeyedValue(kept)
+
+            def process(self, record: Click, context: StreamContext[str], out: StreamOutput[str]) -> None:
+                out.emit(record.user)
+
+        return lambda clicks: clicks.key_by(lambda click: click.user).process(Process(), name="users")
+
+    assert problems(of(one), of(other)) == []
+    assert len(problems(of(one), of(list[bytes]))) == 1
