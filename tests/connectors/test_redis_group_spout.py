@@ -13,6 +13,7 @@ import pytest
 from tests.connectors.spout_tasks import SpoutTask
 from tests.servers.redis import RedisProcess
 from topo import BasicBolt, BasicCollector, Bolt, ConfigError, RedisGroupSpout, RedisStreamSink, TopologyBuilder, Tuple
+from topo.connectors.redis import group_member
 from topo.testing import TopologyTest
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("redis")]
@@ -85,11 +86,11 @@ def test_entries_of_a_dead_consumer_are_taken_over_and_those_of_a_living_one_are
     # More than one command renews.
     jobs.add(range(3, 1506))
     # Of these two, only the other one would take over entries that the living one has not renewed.
-    living, other = jobs.task(1, claim_after="2s"), jobs.task(0, claim_after="1500ms")
+    living, other = jobs.task(1, claim_after="4500ms"), jobs.task(0, claim_after="4s")
     # It may have taken over those of the dead one by then.
     living.until(lambda: len(living.rows) >= 1503)
     living.until(lambda: other.turn() or len(living.rows) + len(other.rows) == 1506)
-    ends = living.context.clock() + 2.2
+    ends = living.context.clock() + 4.5
     living.until(lambda: other.turn() or living.context.clock() > ends)
     assert sorted(living.values() + other.values()) == list(range(1506)), "what a task holds, no other task is given"
     assert living.errors == other.errors == []
@@ -203,6 +204,19 @@ def test_a_group_that_was_removed_is_reported_and_made_again(jobs: Jobs) -> None
     jobs.add([4])
     task.until(lambda: 4 in task.values())
     assert "is gone" in str(task.errors[0])
+
+
+def test_the_lag_is_what_no_consumer_was_given_and_what_waits_in_the_task(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_member, "_LAG_S", 0.0)
+    jobs.add(range(30))
+    first, other = jobs.task(0, batch=5), jobs.task(1, batch=5)
+    seen: list[float] = []
+    first.until(lambda: seen.append(first.gauge("lag")) or len(first.rows) == 30)
+    assert max(seen) == 30
+    jobs.add([30])
+    other.until(lambda: other.rows)
+    first.until(lambda: first.gauge("lag") == 0)
+    assert other.gauge("lag") <= 1, "the entries that wait for any are counted once"
 
 
 def test_the_rights_that_the_page_names_are_enough(jobs: Jobs) -> None:

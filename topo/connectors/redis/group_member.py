@@ -13,6 +13,8 @@ _MOST_SCRIPTED = 4000
 """Fields and values that a script is given: it passes them on as arguments, of which there may be some 8000."""
 _COPY_PAUSE_S = 1.0
 """After a copy that the server has refused."""
+_LAG_S = 5.0
+"""Between two looks at how many entries wait."""
 
 
 class Taken(NamedTuple):
@@ -22,11 +24,14 @@ class Taken(NamedTuple):
         entries: id, fields and values, and how often it was delivered; 1 for a new one.
         settled: how many of the entries that were done, and given up, the server knows of.
         errors: to report.
+        waiting: how many entries no consumer was given, as of the last look; 0 but for the first member, and where the server
+            does not know.
     """
 
     entries: list[tuple[str, Any, int]]
     settled: tuple[int, int]
     errors: list[Exception]
+    waiting: int
 
     def __bool__(self) -> bool:
         """Whether the task has something to do about it."""
@@ -71,6 +76,8 @@ class GroupMember:
         self._claim_at = clock() + claim_ms / 2000
         self._refresh_at = clock() + claim_ms / 3000
         self._copy_at = clock()
+        self._waiting = 0
+        self._lag_at = clock()
 
     def turn(
         self,
@@ -91,14 +98,15 @@ class GroupMember:
             settled = self.settle(done, given_up, errors)
             self._refresh(held)
             entries = self._read(room, wait_ms, errors) if room else []
+            self._count_waiting()
         except ResponseError as error:
             if "NOGROUP" not in str(error):
                 raise
             # Somebody has removed the stream or the group: nothing of what comes may be missed.
             self._has_group, self._start, self._history = False, "0", "0"
             lost = f"consumer group {self._group!r} of stream {self._stream!r} is gone; it is made again, from the first entry on"
-            return Taken([], (0, 0), [TopoEnvironmentError(lost)])
-        return Taken(entries, settled, errors)
+            return Taken([], (0, 0), [TopoEnvironmentError(lost)], self._waiting)
+        return Taken(entries, settled, errors, self._waiting)
 
     def settle(self, done: Sequence[str], given_up: Sequence[tuple[str, Any, str]], errors: list[Exception]) -> tuple[int, int]:
         """Acknowledge entries; those that were given up behind their copies. Returns how many of each are settled."""
@@ -172,6 +180,14 @@ class GroupMember:
         )
         found: Sequence[Any] = reply[0][1] if reply else ()
         return found
+
+    def _count_waiting(self) -> None:
+        if self._index or self._clock() < self._lag_at:
+            return
+        self._lag_at = self._clock() + _LAG_S
+        groups = {found["name"]: found for found in self._client.xinfo_groups(self._stream)}
+        # A server older than 7.0 does not count; one whose entries were removed in between may not know.
+        self._waiting = groups.get(self._group.encode(), {}).get("lag") or 0
 
     def _claim(self, room: int, errors: list[Exception]) -> list[tuple[str, Any, int]]:
         """Take over a part of what dead consumers hold; after the last part remove those of tasks that there are no more."""

@@ -137,6 +137,7 @@ class RedisGroupSpout(Spout):
             self._ticker.start()
         metrics = context.metrics
         self._records, self._bad, self._dead = map(metrics.counter, ("records", "bad_records", "given_up"))
+        self._lag = metrics.gauge("lag")
 
     def next_tuple(self) -> None:
         """Emit the entries that have come, and those that are to be repeated."""
@@ -254,3 +255,4 @@ class RedisGroupSpout(Spout):
                 self._give_up(entry_id, f"it was delivered {deliveries} times, and not acknowledged")
             else:
                 self._ready.append((entry_id, flat))
+        self._lag.set(answer.waiting + len(self._ready))
