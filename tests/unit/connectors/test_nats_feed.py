@@ -78,5 +78,6 @@ def test_a_time_out_without_messages_is_an_error() -> None:
 
 
 def test_a_stream_has_no_end_whatever_is_looked_for() -> None:
+    pytest.importorskip("nats")
     assert NatsSpout("nats://localhost", "JOBS", durable="workers").is_endless
     assert NatsSpout("nats://localhost", "JOBS", discovery_interval=None).is_endless
