@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import runpy
 import secrets
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.connectors.kafka_kills import produce_slowly, restart
+from tests.connectors.server_kills import KINDS, kill_for_a_while
 from tests.integration.conftest import no_process_is_left, scene
-from tests.integration.random_kills import SECONDS, SEED, SETTINGS, Killer
+from tests.integration.random_kills import SECONDS, SETTINGS, Killer
 from tests.integration.support import Scene
 from tests.servers.kafka import Broker
 from tests.servers.postgres import PostgresServer
@@ -42,7 +43,6 @@ FILE = Path(__file__).parents[2] / "topologies" / "kafka_to_postgres.py"
 EXAMPLE: dict[str, Any] = runpy.run_path(str(FILE))
 RECORDS = int(os.environ.get("KILL_RECORDS", "40000"))
 PARTITIONS = 4
-EVERY_S = 2.0
 MINUTE = 60_000
 
 
@@ -54,22 +54,6 @@ def sums() -> Counter[tuple[str, int, int, int]]:
         orders[window] += 1
         cents[window] += order["cents"]
     return Counter((*window, orders[window], cents[window]) for window in orders)
-
-
-def kill_for_a_while(killer: Killer, broker: Broker) -> Counter[str]:
-    """Kill a worker, the master or the broker, each at least once, until the time is over or the topology has ended."""
-    chance, struck, left = random.Random(SEED), Counter[str](), ["worker", "master", "broker"]
-    until = time.monotonic() + SECONDS
-    while (left or time.monotonic() < until) and killer.running.folder.is_running():
-        time.sleep(EVERY_S)
-        kind = left[-1] if left else chance.choice(("worker", "master", "broker"))
-        if kind == "broker":
-            restart(broker, chance)
-        elif not killer.strike("one" if kind == "worker" else "master"):
-            continue
-        struck[kind] += 1
-        left = [one for one in left if one != kind]
-    return struck
 
 
 def test_each_sum_is_a_row_once_and_equals_a_plain_computation(scene: Scene, broker: Broker, database: PostgresServer) -> None:
@@ -87,14 +71,14 @@ def test_each_sum_is_a_row_once_and_equals_a_plain_computation(scene: Scene, bro
     with ThreadPoolExecutor(1) as threads:
         produced = threads.submit(produce_slowly, broker, topic, records, RECORDS, scene.folder / "hurry")
         try:
-            struck = kill_for_a_while(killer, broker)
+            struck = kill_for_a_while(killer, partial(restart, broker))
         finally:
             scene.touch("hurry")
         produced.result()
     outcome = killer.finish()
     print(f"\nKafka to PostgreSQL: {RECORDS} records in {time.monotonic() - began:.0f} s; struck {dict(struck)}; {killer}")
     assert (outcome.exit_code, outcome.reason) == (0, "every message was processed"), str(killer)
-    assert min(struck[kind] for kind in ("worker", "master", "broker")) >= 1
+    assert min(struck[kind] for kind in KINDS) >= 1
     with psycopg.connect(database.address, autocommit=True) as connection:
         rows = connection.execute(f"select shop, window_start, orders, cents from {table}").fetchall()
     assert Counter(rows) == sums()

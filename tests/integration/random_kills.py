@@ -117,7 +117,7 @@ class Killer:
         return int(status["checkpoints"]["complete"]) > self._complete
 
     def _note(self, status: Status) -> None:
-        self._of_terms[status["term"]] = {**status["checkpoints"], "restarts": status["restarts"]}
+        self._of_terms[status["term"]] = {**(status["checkpoints"] or {}), "restarts": status["restarts"]}
 
     def strike(self, kind: str | None = None) -> bool:
         """Kill "one" worker, "two", the "master", or "all" with the master; without a kind the next one drawn.
@@ -127,7 +127,7 @@ class Killer:
         with contextlib.suppress(Unreachable, AnswerTimeout):
             status = self.running.status()
             self._note(status)
-            self._complete = status["checkpoints"]["complete"]
+            self._complete = status["checkpoints"]["complete"] if status["checkpoints"] else 0
             master, workers = status["master"]["pid"], [worker["pid"] for worker in status["workers"] if worker["pid"]]
             is_drawn = kind is None
             kind = kind or self._next_kind()
@@ -165,7 +165,8 @@ class Killer:
 
     def counts(self) -> dict[str, Any]:
         """Return what happened: strikes by kind, workers killed, and over all masters' lives restores, checkpoints, restarts."""
-        over_all = {name: sum(term[name] for term in self._of_terms.values()) for name in ("restores", "complete", "restarts")}
+        terms = self._of_terms.values()
+        over_all = {name: sum(term.get(name, 0) for term in terms) for name in ("restores", "complete", "restarts")}
         return {"seed": SEED, **self._counts, "masters": len(self._of_terms), **over_all}
 
     def __str__(self) -> str:
