@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.progress import FailuresAtOnce
+from tests.progress import FailuresAtOnce, Wholeness
 from topo.errors import TopoEnvironmentError
 from topo.launch.spark.java import find_java
 from topo.spark.session import check_spark
@@ -42,10 +42,12 @@ _SPARKLESS = pytest.StashKey[str]()
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Have each failed test named at once, by the process that prints."""
+    """Have each failed test named at once, and whether all have run noted, by the process that prints."""
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:
         config.pluginmanager.register(FailuresAtOnce(terminal))
+        if (cache := getattr(config, "cache", None)) is not None:
+            config.pluginmanager.register(Wholeness(cache))
 
 
 @pytest.hookimpl(trylast=True)
