@@ -55,8 +55,7 @@ connectors: ## run the tests with servers, Kafka and others, which it installs; 
 	@$(pytest) -m server $(ARGS)
 
 browser: ## run the tests of the web page in Chromium, which it installs with apt-get where it may
-	@$(setup) test ui browser
-	@command -v chromium-headless-shell >/dev/null || apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends chromium-headless-shell fonts-dejavu-core
+	@sh scripts/servers.sh browser
 	@$(python) -m pytest -m browser tests/browser $(ARGS)
 
 kafka: ## start a Kafka broker at 127.0.0.1:9092 in the foreground; TOPICS="orders:4 totals" makes topics with partitions

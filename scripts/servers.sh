@@ -11,6 +11,11 @@ setup() { sh scripts/setup.sh test "$@"; }
 
 from_index() { "$environment/bin/python" -m pip install --quiet -c constraints.txt "$@"; }
 
+apt() { DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 "$@" >/dev/null; }
+
+# packages PACKAGE...: installs them. Lists that are some days old name versions that the archive has no more.
+packages() { apt install --no-install-recommends "$@" || { apt update && apt install --no-install-recommends "$@"; }; }
+
 # debian COMMAND PACKAGE...: installs packages where their command is missing. No service of a package is started.
 debian() {
     command=$1
@@ -20,14 +25,14 @@ debian() {
         echo "topo: $command is missing; install it as root: apt-get install $*" >&2
         return 1
     fi
-    ls /var/lib/apt/lists/*Packages* >/dev/null 2>&1 || apt-get -qq -o DPkg::Lock::Timeout=300 update
+    ls /var/lib/apt/lists/*Packages* >/dev/null 2>&1 || apt update
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod +x "$policy"
         trap 'rm -f "$policy"' EXIT
     fi
-    DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" >/dev/null
+    packages "$@"
 }
 
 install_http() { setup http; }
@@ -52,6 +57,8 @@ from_maven() {
 install_kafka() { setup kafka && from_maven kafka 4.3.1; }
 # The tests in Spark take it, and not those of connectors: `make spark`.
 install_hadoop() { setup spark && from_maven hadoop 3.5.0; }
+# The tests of the page take it: `make browser`.
+install_browser() { setup ui browser && debian chromium-headless-shell chromium-headless-shell fonts-dejavu-core; }
 
 # The registry is shared in the same way.
 install_registry() {

@@ -220,3 +220,30 @@ def test_an_unknown_extra_is_refused_with_those_there_are(checkout: Path) -> Non
     extras = ", ".join(sorted(project["optional-dependencies"]))
     assert result.stderr == f"topo: there is no extra 'tests'; there are {extras}\n"
     assert result.returncode == 1
+
+
+APT = """#!/bin/sh
+echo "$@" >>"$HOME/asked"
+case "$*" in
+    *update*) touch "$HOME/new-lists" ;;
+    *) [ -e "$HOME/new-lists" ] ;;
+esac
+"""
+
+
+def test_packages_that_the_archive_has_in_newer_versions_alone_are_installed_by_new_lists(checkout: Path) -> None:
+    (checkout / "bin").mkdir()
+    (checkout / "bin" / "apt-get").write_text(APT)
+    (checkout / "bin" / "apt-get").chmod(0o755)
+    lines = (checkout / "scripts" / "servers.sh").read_text().splitlines()
+    functions = [line for line in lines if line.startswith(("apt()", "packages()"))]
+
+    for _ in range(2):
+        result = run(
+            checkout, "sh", "-eu", "-c", "\n".join([*functions, "packages one two"]), PATH=f"{checkout}/bin:/usr/bin:/bin"
+        )
+        assert (result.returncode, result.stderr) == (0, "")
+
+    asked = [line.partition("DPkg::Lock::Timeout=300 ")[2] for line in (checkout / "asked").read_text().splitlines()]
+    install = "install --no-install-recommends one two"
+    assert asked == [install, "update", install, install]
