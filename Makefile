@@ -95,7 +95,7 @@ check: ## lint, strict types, import directions, manifests
 	@$(python) -m ruff check .
 	@$(python) -m mypy
 	@if ! command -v node >/dev/null; then echo "topo: pyright is not run: it needs node"; \
-	  else $(python) -m pyright --version >/dev/null 2>&1 || $(python) -m pip install -q 'pyright>=1.1.400,<2'; fi
+	  else $(python) -m pyright --version >/dev/null 2>&1 || $(python) -m pip install -q -c constraints.txt 'pyright>=1.1.400,<2'; fi
 	@$(python) -c 'import kubernetes_validate' 2>/dev/null || $(python) -m pip install -q -c constraints.txt 'kubernetes-validate>=1.31,<2'
 	@$(python) -m pytest -q tests/structure tests/typing tests/packaging/test_deploy.py
 
