@@ -90,10 +90,11 @@ def test_a_wait_that_is_interrupted_is_over_and_stale(wait: IdleWait, client: Cl
 
 
 def test_closing_ends_the_thread_with_and_without_a_wait(client: Client) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     for begins in (False, True):
         wait = IdleWait(client.consume, lambda: None)
         if begins:
             wait.begin()
         wait.close()
-    assert threading.active_count() == before
+    # Others may end meanwhile.
+    assert set(threading.enumerate()) <= before
