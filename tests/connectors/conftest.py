@@ -6,17 +6,35 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 from tests.servers import kafka, mosquitto, nats, postgres, rabbitmq, redis, schema_registry
 from topo.connectors.nats.connection import close_forgotten
 
+_SHARED: list[Any] = []
+"""The servers of this run."""
+
+
+@pytest.fixture(autouse=True)
+def servers_answer_behind_a_failure(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have a server that a failed test has left killed or frozen answer again: the tests behind it would fail, too."""
+    failed = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed:
+        for server in _SHARED:
+            if server.process.poll() is None:
+                server.thaw()
+            else:
+                server.start_again()
+
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.Broker]:
     """The broker of this run. A test that ends or freezes it leaves it running, with its data."""
     started = kafka.start(tmp_path_factory.mktemp("kafka"))
+    _SHARED.append(started)
     yield started
     started.stop()
 
@@ -25,6 +43,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.Broker]:
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[schema_registry.RegistryServer]:
     """The schema registry of this run. A test that ends or freezes it leaves it running, with its data."""
     started = schema_registry.start(tmp_path_factory.mktemp("registry"))
+    _SHARED.append(started)
     yield started
     started.kill()
 
@@ -35,6 +54,7 @@ def redis_server() -> Iterator[redis.RedisProcess]:
     # A socket's path has at most 107 bytes, which those of pytest may be longer than.
     with TemporaryDirectory(prefix="redis-") as folder:
         started = redis.start(Path(folder))
+        _SHARED.append(started)
         yield started
         started.stop()
 
@@ -43,6 +63,7 @@ def redis_server() -> Iterator[redis.RedisProcess]:
 def database() -> Iterator[postgres.PostgresServer]:
     """The PostgreSQL server of this run. A test that ends or freezes it leaves it running, with its data."""
     started = postgres.start()
+    _SHARED.append(started)
     yield started
     started.stop()
 
@@ -81,6 +102,7 @@ def mqtt_broker(tmp_path: Path) -> Iterator[str]:
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[nats.NatsProcess]:
     """The NATS server of this run. A test that ends or freezes it leaves it running, with its data."""
     started = nats.start(tmp_path_factory.mktemp("nats"))
+    _SHARED.append(started)
     yield started
     # Test kits close no spouts.
     gc.collect()
@@ -98,6 +120,7 @@ def nats_url(nats_server: nats.NatsProcess) -> str:
 def rabbit_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rabbitmq.RabbitBroker]:
     """The RabbitMQ broker of this run. A test that ends or freezes it leaves it running, with its data."""
     started = rabbitmq.start(tmp_path_factory.mktemp("rabbitmq"))
+    _SHARED.append(started)
     yield started
     started.end()
 
