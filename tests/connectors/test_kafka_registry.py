@@ -313,6 +313,7 @@ def test_a_planted_password_is_nowhere(
     assert "planted" not in "".join(shown)
 
 
+@pytest.mark.timeout(400)
 def test_a_topology_of_processes_waits_for_a_registry_and_reads_on(
     scene: Scene, broker: Broker, registry: RegistryServer, topic: str, tmp_path: Path
 ) -> None:

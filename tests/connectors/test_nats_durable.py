@@ -360,6 +360,7 @@ class Pass(BasicBolt):
 """
 
 
+@pytest.mark.timeout(400)
 def test_no_message_is_missing_though_processes_and_the_server_are_killed(
     scene: Scene, nats_server: NatsProcess, tmp_path: Path
 ) -> None:

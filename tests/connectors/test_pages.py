@@ -22,7 +22,8 @@ GROUPS = {"rabbitmq.md": "rabbitmq"}
 
 def pages() -> Iterator[Any]:
     for page in SERVED:
-        yield pytest.param(page, marks=[pytest.mark.xdist_group(GROUPS[page])] if page in GROUPS else [])
+        marks = [pytest.mark.xdist_group(GROUPS[page]), pytest.mark.timeout(600)] if page in GROUPS else []
+        yield pytest.param(page, marks=marks)
 
 
 pytestmark = [pytest.mark.integration, pytest.mark.server]

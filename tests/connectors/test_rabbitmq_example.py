@@ -16,7 +16,7 @@ from tests.servers.rabbitmq import RabbitBroker
 
 __all__ = ["no_process_is_left", "scene"]
 
-pytestmark = [pytest.mark.server, pytest.mark.xdist_group("rabbitmq")]
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("rabbitmq"), pytest.mark.timeout(600)]
 
 EXAMPLE = Path(__file__).parents[2] / "topologies" / "rabbit_jobs.py"
 
