@@ -7,17 +7,16 @@ threads run, may inherit a lock that is never released.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import multiprocessing.process
 from collections.abc import Callable
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
+from topo.testing.contracts import killing
 
-_CONTEXT = multiprocessing.get_context("forkserver")
 # Imported once in the server, not in each child.
-_CONTEXT.set_forkserver_preload(
+killing.CONTEXT.set_forkserver_preload(
     [
         "__main__",
         "tests.children",
@@ -39,12 +38,10 @@ def run_child(work: Callable[..., None], *arguments: Any) -> int:
 
 def start_child(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
     """Start to call a function; `arguments` may be connections."""
-    child = _CONTEXT.Process(target=_call, args=(cloudpickle.dumps(work), *arguments))
     # The server finds the modules of the tests in its folder, which is that of the test that starts it.
     with contextlib.chdir(_ROOT):
         forkserver.ensure_running()
-    child.start()
-    return child
+    return killing.start_child(work, *arguments)
 
 
 def is_server(pid: int) -> bool:
@@ -54,8 +51,4 @@ def is_server(pid: int) -> bool:
 
 def pipe() -> tuple[Any, Any]:
     """Return the reading and the writing connection of a pipe whose ends a child can be given."""
-    return _CONTEXT.Pipe(duplex=False)
-
-
-def _call(work: bytes, *arguments: Any) -> None:
-    cloudpickle.loads(work)(*arguments)
+    return killing.CONTEXT.Pipe(duplex=False)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
-from tests.contract import test_two_phase_sinks
-from tests.contract.two_phase_sinks import SinkKind
+from tests.contract.two_phase_sinks import KindContract, SinkKind
 from tests.servers import s3
 from tests.servers.server import Server, need
 from topo import DeltaSink
@@ -88,16 +87,16 @@ def kind(server: Server, bucket: str, options: dict[str, str]) -> SinkKind:
 @pytest.mark.parametrize(
     "test",
     [
-        test_two_phase_sinks.test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones,
-        test_two_phase_sinks.test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest,
-        test_two_phase_sinks.test_after_a_change_of_parallelism_each_row_is_there_once,
-        test_two_phase_sinks.test_a_process_that_was_given_up_does_no_harm_to_its_replacement,
-        test_two_phase_sinks.test_an_orderly_end_removes_rows_that_no_checkpoint_covers,
+        KindContract.test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones,
+        KindContract.test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest,
+        KindContract.test_after_a_change_of_parallelism_each_row_is_there_once,
+        KindContract.test_a_process_that_was_given_up_does_no_harm_to_its_replacement,
+        KindContract.test_an_orderly_end_removes_rows_that_no_checkpoint_covers,
     ],
     ids=lambda test: test.__name__,
 )
 def test_a_table_in_a_store_keeps_the_contract(kind: SinkKind, tmp_path: Path, test: Callable[..., None]) -> None:
-    test(kind, tmp_path)
+    test(KindContract().take(kind), tmp_path)
 
 
 def test_rows_wait_while_the_store_does_not_answer(server: Server, bucket: str, options: dict[str, str]) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract import test_two_phase_sinks as contract
-from tests.contract.two_phase_sinks import SinkKind, SinkTask, started
+from tests.contract.two_phase_sinks import KindContract, SinkKind, SinkTask, started
 from tests.servers.kafka import Broker
 from tests.unit.connectors.drive import tracked
 
@@ -49,20 +47,8 @@ def kind(broker: Broker) -> SinkKind:
     )
 
 
-def cases() -> list[object]:
-    """Return the tests of the contract, those with a further argument for each of its values."""
-    found = []
-    for name, test in vars(contract).items():
-        if name.startswith("test_"):
-            marks = {mark.name: mark.args for mark in getattr(test, "pytestmark", ())}
-            argument, values = marks.get("parametrize", ("", [None]))
-            found += [pytest.param(test, {argument: value} if argument else {}, id=f"{name}-{value}") for value in values]
-    return found
-
-
-@pytest.mark.parametrize(("test", "more"), cases())
-def test_the_sink_keeps_the_contract(kind: SinkKind, tmp_path: Path, test: Callable[..., None], more: dict[str, object]) -> None:
-    test(kind, tmp_path, **more)
+class TestContract(KindContract):
+    """The promises of every two-phase sink."""
 
 
 MOMENT = 1_772_000_000_000

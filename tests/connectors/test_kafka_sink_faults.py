@@ -61,7 +61,7 @@ def killed_before_call(work: Callable[[Report], None], last: int, writer: Any) -
     """Do the work in this process, which ends before its call number `last` of Kafka's client, or behind the last one."""
     import confluent_kafka
 
-    steps = Steps(last, None)
+    steps = Steps(last)
 
     class Counted(confluent_kafka.Producer):
         def __getattribute__(self, name: str) -> Any:

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
-from tests.contract import test_two_phase_sinks
 from tests.contract.killing import run_child
 from tests.contract.test_killed_sinks import Master, check_recovery, life_of
-from tests.contract.two_phase_sinks import SinkKind, SinkTask, carried
+from tests.contract.two_phase_sinks import KindContract, SinkKind, SinkTask, carried
 from tests.servers import nats
 from tests.servers.nats import NatsProcess, run_at
 from tests.unit.connectors.drive import TICK, tracked
@@ -24,8 +23,6 @@ from topo.connectors.nats import outgoing
 from topo.errors import TopoEnvironmentError
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("nats")]
-
-PROMISES = [test for name, test in vars(test_two_phase_sinks).items() if name.startswith("test_")]
 
 
 def messages(address: str, stream: str, subject: str) -> list[bytes]:
@@ -75,16 +72,12 @@ def small_steps(set_to: Callable[[object, str, int], None]) -> None:
     set_to(outgoing, "_MOST_ROWS", 2)
 
 
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda test: test.__name__)
-def test_the_sink_keeps_the_contract(
-    kind: SinkKind, tmp_path: Path, promise: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small_steps(monkeypatch.setattr)
-    marks = [mark for mark in getattr(promise, "pytestmark", []) if mark.name == "parametrize"]
-    given = [{mark.args[0]: value} for mark in marks for value in mark.args[1]] or [{}]
-    takes = "simple" if "simple" in promise.__code__.co_varnames[: promise.__code__.co_argcount] else "kind"
-    for number, arguments in enumerate(given):
-        promise(**{takes: kind}, tmp_path=tmp_path / str(number), **arguments)
+class TestContract(KindContract):
+    """The promises of every two-phase sink."""
+
+    @pytest.fixture(autouse=True)
+    def _small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        small_steps(monkeypatch.setattr)
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------------

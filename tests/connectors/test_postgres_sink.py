@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.contract import test_two_phase_sinks as contract
 from tests.contract.killing import Report, run_child
 from tests.contract.test_killed_sinks import Master, check_recovery, life_of
-from tests.contract.two_phase_sinks import SinkKind, SinkTask, started
+from tests.contract.two_phase_sinks import KindContract, SinkKind, SinkTask, started
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.unit.connectors.drive import TICK, tracked
 from tests.unit.connectors.postgres_values import REFUSED, TAKEN
@@ -38,9 +37,6 @@ from topo.errors import StagedRowsLostError
 psycopg = pytest.importorskip("psycopg")
 
 pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("postgres")]
-
-globals().update({name: test for name, test in vars(contract).items() if name.startswith("test_")})
-"""The tests of the contract, which take the fixtures of this module."""
 
 
 @dataclass
@@ -93,9 +89,8 @@ def kind(request: pytest.FixtureRequest, table: Table, spilling: None) -> SinkKi
     return kind_of(table, request.param)
 
 
-@pytest.fixture
-def simple(kind: SinkKind) -> SinkKind:
-    return kind
+class TestContract(KindContract):
+    """The promises of every two-phase sink."""
 
 
 # -- kills -------------------------------------------------------------------------------------------------------------------

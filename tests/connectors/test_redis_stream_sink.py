@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
-from tests.contract import test_two_phase_sinks
 from tests.contract.killing import run_child
 from tests.contract.test_killed_sinks import Master, check_recovery, life_of
-from tests.contract.two_phase_sinks import SinkKind
+from tests.contract.two_phase_sinks import KindContract, SinkKind
 from tests.servers import redis
 from tests.servers.redis import RedisProcess
 from tests.unit.connectors.drive import TICK, tracked
@@ -23,8 +22,6 @@ from topo.connectors import spilling
 from topo.connectors.redis import stream_sink
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("redis")]
-
-PROMISES = [test for name, test in vars(test_two_phase_sinks).items() if name.startswith("test_")]
 
 
 def kind_on(server: RedisProcess) -> SinkKind:
@@ -64,13 +61,8 @@ def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("steps")
-@pytest.mark.parametrize("promise", PROMISES, ids=lambda test: test.__name__)
-def test_the_sink_keeps_the_contract(kind: SinkKind, tmp_path: Path, promise: Callable[..., None]) -> None:
-    marks = [mark for mark in getattr(promise, "pytestmark", []) if mark.name == "parametrize"]
-    given = [{mark.args[0]: value} for mark in marks for value in mark.args[1]] or [{}]
-    takes = "simple" if "simple" in promise.__code__.co_varnames[: promise.__code__.co_argcount] else "kind"
-    for number, arguments in enumerate(given):
-        promise(**{takes: kind}, tmp_path=tmp_path / str(number), **arguments)
+class TestContract(KindContract):
+    """The promises of every two-phase sink."""
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract import test_part_files, test_two_phase_sinks
-from tests.contract.two_phase_sinks import SinkKind, SinkTask
+from tests.contract import test_part_files
+from tests.contract.two_phase_sinks import KindContract, SinkKind, SinkTask
 from tests.servers import s3
 from tests.servers.server import Server
 from tests.unit.storage import test_checkpoint_store
@@ -89,16 +89,16 @@ def kind(server: Server, bucket: str) -> SinkKind:
 @pytest.mark.parametrize(
     "test",
     [
-        test_two_phase_sinks.test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones,
-        test_two_phase_sinks.test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest,
-        test_two_phase_sinks.test_after_a_change_of_parallelism_each_row_is_there_once,
-        test_two_phase_sinks.test_a_process_that_was_given_up_does_no_harm_to_its_replacement,
-        test_two_phase_sinks.test_an_orderly_end_removes_rows_that_no_checkpoint_covers,
+        KindContract.test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones,
+        KindContract.test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest,
+        KindContract.test_after_a_change_of_parallelism_each_row_is_there_once,
+        KindContract.test_a_process_that_was_given_up_does_no_harm_to_its_replacement,
+        KindContract.test_an_orderly_end_removes_rows_that_no_checkpoint_covers,
     ],
     ids=lambda test: test.__name__,
 )
 def test_the_sink_keeps_the_contract(kind: SinkKind, tmp_path: Path, test: Callable[..., None]) -> None:
-    test(kind, tmp_path)
+    test(KindContract().take(kind), tmp_path)
 
 
 def test_rows_wait_while_the_store_takes_nothing(kind: SinkKind, server: Server, bucket: str, tmp_path: Path) -> None:

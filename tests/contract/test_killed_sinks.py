@@ -4,48 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.contract.killing import Report, run_child
-from tests.contract.two_phase_sinks import KINDS, SEVERAL_FILES, SinkKind, SinkTask
+from tests.contract.two_phase_sinks import KINDS, SEVERAL_FILES, SinkKind
 from topo.connectors import json_lines_sink, staged_files, staged_table
+from topo.testing.contracts import sink_lives
+from topo.testing.contracts.sink_lives import COMPLETED, Master, check_recovery
+
+__all__ = ["Master", "check_recovery", "life_of", "spill_early"]
 
 # A process is started and killed at each step of some kinds: minutes on a busy machine.
 pytestmark = pytest.mark.timeout(600)
-
-
-@dataclass
-class Master:
-    """What outlives the process: checkpoints, those that are complete, and the rows before each.
-
-    A row is the number of its input, so a source that returns to a position gives the same rows again.
-    """
-
-    complete: int = 0
-    last: int = 0
-    states: dict[int, Any] = field(default_factory=lambda: {0: None})
-    covered: dict[int, int] = field(default_factory=lambda: {0: 0})
-
-    def note(self, reports: list[Any]) -> None:
-        """Read the reports of a process that has died."""
-        for what, checkpoint, *rest in reports:
-            self.last = max(self.last, checkpoint)
-            if what == "stored":
-                self.states[checkpoint], self.covered[checkpoint] = rest
-            else:
-                self.complete = checkpoint
-
-    @property
-    def state(self) -> Any:
-        return self.states[self.complete]
-
-    @property
-    def rows(self) -> list[int]:
-        return list(range(self.covered[self.complete]))
 
 
 def spill_early(set_to: Callable[[object, str, int], None]) -> None:
@@ -56,38 +28,14 @@ def spill_early(set_to: Callable[[object, str, int], None]) -> None:
 
 
 def life_of(kind: SinkKind, folder: Path, master: Master) -> Callable[[Report], None]:
-    """A process that restores the last checkpoint: takes some, of which every third is aborted, and does not end well."""
+    """A life of the contract, with transactions that are spilled."""
+    life = sink_lives.life_of(kind, folder, master)
 
     def work(report: Report) -> None:
         spill_early(setattr)
-        task = SinkTask(kind, folder, state=master.state)
-        position = len(master.rows)
-        for checkpoint in range(master.last + 1, master.last + 5):
-            task.write(*range(position, position + 3))
-            position += 3
-            report(("stored", checkpoint, task.snapshot(checkpoint), position))
-            task.write(position)
-            position += 1
-            if checkpoint % 3:
-                report(("complete", checkpoint))
-                task.output.complete(checkpoint)
-        task.write(position, position + 1, position + 2)
+        life(report)
 
     return work
-
-
-def check_what_is_seen(kind: SinkKind, folder: Path, master: Master) -> None:
-    """Nothing that may be taken back, nothing twice, nothing left out."""
-    seen = kind.rows(folder)
-    assert seen == list(range(len(seen)))
-    assert len(seen) <= len(master.rows)
-
-
-def check_recovery(kind: SinkKind, folder: Path, master: Master) -> None:
-    check_what_is_seen(kind, folder, master)
-    SinkTask(kind, folder, state=master.state).die()
-    assert kind.rows(folder) == master.rows
-    assert kind.staged(folder) == []
 
 
 @pytest.fixture(params=[*KINDS, SEVERAL_FILES], ids=lambda kind: kind.name)
@@ -109,7 +57,7 @@ def test_killed_before_any_step_a_sink_recovers_the_rows_of_the_checkpoint(kind:
         check_recovery(kind, folder, master)
         shutil.rmtree(folder)
         step += 1
-    assert completed == {0, 1, 2, 4}
+    assert completed == COMPLETED
     assert step > 10
 
 

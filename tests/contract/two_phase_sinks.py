@@ -1,4 +1,4 @@
-"""The two-phase sinks that there are, and a task that drives one through checkpoints as the engine does.
+"""The two-phase sinks that there are.
 
 A further sink joins by a row in KINDS; every test of the contract then runs over it.
 """
@@ -10,42 +10,75 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import msgpack
+import pytest
 
 from tests.contract.copying_store import STORE
-from tests.unit.connectors.drive import tracked
-from topo import DeltaSink, FilesSink, JsonLinesSink, SqliteSink, TaskContext, TopologyConfig, TwoPhaseSink
-from topo.api.streams import declared_streams
-from topo.checkpoint.staged_output import StagedOutput
-from topo.emission.collectors import BoltCollector
+from topo import DeltaSink, FilesSink, JsonLinesSink, SqliteSink, TwoPhaseSink
+from topo.testing.contracts import PublishesBy
+from topo.testing.contracts.checkpoints import CheckpointContract
+from topo.testing.contracts.sink_contract import SinkContract
+from topo.testing.contracts.sink_tasks import SinkTask, carried, started
+
+__all__ = ["KINDS", "SEVERAL_FILES", "KindContract", "SinkKind", "SinkTask", "carried", "started"]
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
-class SinkKind:
+class SinkKind(SinkContract):
     """One kind of sink, its output below a folder.
 
     Attributes:
         name: shown by the tests.
-        make: the sink, as a topology makes it. It writes tuples with one field, `n`.
-        rows: what a reader from outside finds: the values of `n`.
-        staged: what a reader who knows the sink finds staged: one entry or more for each transaction.
-        takes_one_by_one: it judges and acks each tuple when it comes; in the other modes it is as the base class is.
+        make, read, read_staged: `sink`, `rows` and `staged` of the contract.
         is_slow: a process with it takes long to start, so that fewer of them are killed.
     """
 
     name: str
     make: Callable[[Path], TwoPhaseSink]
-    rows: Callable[[Path], list[int]]
-    staged: Callable[[Path], list[str]]
-    takes_one_by_one: bool = True
+    read: Callable[[Path], list[int]]
+    read_staged: Callable[[Path], list[str]]
+    judges_each_tuple: bool = True
+    publishes_by: PublishesBy = PublishesBy.STAGED_COMMIT
     is_slow: bool = False
+
+    def sink(self, folder: Path) -> TwoPhaseSink:
+        return self.make(folder)
+
+    def rows(self, folder: Path) -> list[int]:
+        return self.read(folder)
+
+    def staged(self, folder: Path) -> list[str]:
+        return self.read_staged(folder)
+
+
+class KindContract(CheckpointContract):
+    """The promises of the kind that the fixture `kind` gives."""
+
+    kind: SinkKind
+
+    @pytest.fixture(autouse=True)
+    def _of_kind(self, kind: SinkKind) -> None:
+        self.take(kind)
+
+    def take(self, kind: SinkKind) -> KindContract:
+        """Test this kind."""
+        self.kind, self.judges_each_tuple, self.publishes_by = kind, kind.judges_each_tuple, kind.publishes_by
+        return self
+
+    def sink(self, folder: Path) -> TwoPhaseSink:
+        return self.kind.sink(folder)
+
+    def rows(self, folder: Path) -> list[int]:
+        return self.kind.rows(folder)
+
+    def staged(self, folder: Path) -> list[str]:
+        return self.kind.staged(folder)
 
 
 def _lines_of(files: list[Path]) -> list[int]:
@@ -88,6 +121,7 @@ def _sqlite(name: str, **options: Any) -> SinkKind:
         lambda folder: SqliteSink(folder / "db", "out", ["n"], **options),
         lambda folder: _select(folder / "db", "select n from out order by rowid"),
         lambda folder: _select(folder / "db", "select __process from out__staged"),
+        publishes_by=PublishesBy.TRANSACTION,
     )
 
 
@@ -106,7 +140,7 @@ def _spark() -> SinkKind:
         lambda folder: SparkSink(folder / "out", schema={"n": "bigint"}),
         rows,
         lambda folder: [path.name for path in folder.glob("out/_topo/*/*.tmp")],
-        takes_one_by_one=False,
+        judges_each_tuple=False,
     )
 
 
@@ -149,6 +183,7 @@ def _delta() -> SinkKind:
         lambda folder: DeltaSink(folder / "out", schema={"n": "bigint"}),
         rows,
         lambda folder: [path.name for path in folder.glob("out/.staged/*")],
+        publishes_by=PublishesBy.TRANSACTION,
         is_slow=True,
     )
 
@@ -180,57 +215,3 @@ if find_spec("deltalake") is not None:
 
 SEVERAL_FILES = _files("several files", lambda file: _lines_of([file]), roll_rows=2)
 """Each transaction has several files, so that its token is not small."""
-
-
-def carried(state: Any) -> Any:
-    """A state as it comes back from a checkpoint."""
-    return msgpack.unpackb(msgpack.packb(state), use_list=False, strict_map_key=False)
-
-
-def started(
-    sink: TwoPhaseSink,
-    index: int = 0,
-    parallelism: int = 1,
-    delivery: str = "exactly_once",
-    writer: tuple[str, str] = ("test", "sink"),
-) -> BoltCollector:
-    """Prepare a sink for a mode of delivery; the collector shows its acks, and raises its reported errors."""
-
-    def refuse(error: BaseException) -> None:
-        raise error
-
-    collector = BoltCollector(writer[1], declared_streams(sink.outputs), refuse)
-    config = replace(TopologyConfig(), delivery=delivery)  # type: ignore[arg-type]
-    sink.prepare(TaskContext(*writer, 1 + index, index, parallelism, config), collector)
-    return collector
-
-
-class SinkTask:
-    """One task with a sink, in a separate process as the sink sees it."""
-
-    def __init__(
-        self,
-        kind: SinkKind,
-        folder: Path,
-        index: int = 0,
-        parallelism: int = 1,
-        state: Any = None,
-        writer: tuple[str, str] = ("test", "sink"),
-    ) -> None:
-        self.sink = kind.make(folder)
-        self.collector = started(self.sink, index, parallelism, writer=writer)
-        self.output = StagedOutput(self.sink)
-        self.output.restore(state)
-
-    def write(self, *numbers: int) -> None:
-        """Process tuples."""
-        for number in numbers:
-            self.sink.execute(tracked(n=number))
-
-    def snapshot(self, checkpoint: int) -> Any:
-        """Take a snapshot; returns the state as it comes back."""
-        return carried(self.output.snapshot(checkpoint))
-
-    def die(self) -> None:
-        """Do nothing that a killed process would not do; the kernel takes the descriptors."""
-        self.sink.close()

@@ -22,7 +22,6 @@ COUNTS = "counts calls"
 EXCEPTIONS = {
     "tests/connectors/test_kafka_sink_faults.py": LIMIT,
     "tests/contract/test_killed_sinks.py": LIMIT,
-    "tests/contract/test_two_phase_sinks.py": LIMIT,
     "tests/connectors/test_nats_sink.py": f"{LIMIT}, and breaks a publication off",
     "tests/connectors/test_postgres_sink.py": LIMIT,
     "tests/connectors/test_redis_group_spout.py": "looks at the lag at each turn",

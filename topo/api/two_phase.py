@@ -137,7 +137,10 @@ class TwoPhaseSink(Bolt):
             self._token = None
 
     def close(self) -> None:
-        """Called at an orderly end: release the resources of `open`. Staged data stays; a checkpoint may still publish it."""
+        """Called at an orderly end: release the resources of `open`. Staged data stays; a checkpoint may still publish it.
+
+        Calling it again changes nothing.
+        """
 
     # -- as a bolt -------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ class JsonLinesSink(TwoPhaseSink):
         self._staged: int | None = None
         make_folder(path.parent)
         self._file = os.open(self._output, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._closing = ExitStack()
+        self._closing.callback(os.close, self._file)
         self._size = mend(self._file)
         sync_folder(path.parent)
 
@@ -156,7 +159,7 @@ class JsonLinesSink(TwoPhaseSink):
 
     def close(self) -> None:
         """Close the files."""
-        os.close(self._file)
+        self._closing.close()
         if self._staged is not None:
             os.close(self._staged)
             self._staged = None

@@ -7,13 +7,14 @@ from typing import Any
 from topo.api.bolt import Bolt
 from topo.api.context import TaskContext
 from topo.api.spout import Spout
-from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM, declared_streams
-from topo.api.tuples import Origin, Tuple
-from topo.emission.collectors import BoltCollector, TrackedTuple
+from topo.api.streams import declared_streams
+from topo.emission.collectors import BoltCollector
 from topo.emission.message_collectors import MessageCollector
+from topo.testing.contracts.sink_tasks import TICK, tracked
+
+__all__ = ["TICK", "Emitted", "context", "drain", "opened", "prepared", "tracked"]
 
 Emitted = list[tuple[tuple[Any, ...], Any]]
-TICK = Tuple((), Origin(SYSTEM_COMPONENT, 0, TICK_STREAM))
 
 
 def _refuse(error: BaseException) -> None:
@@ -43,8 +44,3 @@ def prepared(bolt: Bolt, *, index: int = 0, parallelism: int = 1) -> BoltCollect
     collector = BoltCollector("part", declared_streams(bolt.outputs), _refuse)
     bolt.prepare(context(index, parallelism), collector)
     return collector
-
-
-def tracked(**values: Any) -> TrackedTuple:
-    """An input with these fields."""
-    return TrackedTuple.made(tuple(values.values()), Origin("source", 9, fields=tuple(values)), None, 1, (77,), (78,))
