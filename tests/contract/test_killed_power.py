@@ -18,6 +18,8 @@ from tests.unit.connectors.drive import tracked
 from topo import JsonLinesSink
 from topo.storage.state_folder import StateFolder, append_lines, write_atomically
 
+pytestmark = pytest.mark.integration
+
 KINDS_ON_FILES = [kind for kind in [*KINDS, SEVERAL_FILES] if not kind.name.startswith(("rows", "files in a store"))]
 """SQLite syncs by calls that are not seen here, and a store keeps all that it has taken."""
 

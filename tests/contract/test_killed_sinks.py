@@ -17,7 +17,7 @@ from topo.testing.contracts.sink_lives import COMPLETED, Master, check_recovery
 __all__ = ["Master", "check_recovery", "life_of", "spill_early"]
 
 # A process is started and killed at each step of some kinds: minutes on a busy machine.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 def spill_early(set_to: Callable[[object, str, int], None]) -> None:

@@ -12,7 +12,7 @@ from textwrap import dedent, indent
 import pytest
 
 # Their processes are killed a few hundred times.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION = (ROOT / "docs" / "connectors.md").read_text().partition("## Write a sink\n")[2].partition("\n## ")[0]
