@@ -58,7 +58,11 @@ class Client:
         try:
             endpoint = json.loads(self.folder.master.read_bytes())["client_endpoint"]
         except (OSError, ValueError, KeyError) as error:
-            raise Unreachable(f"the master of {name!r} has not published its address yet; try again in a moment") from error
+            pid = self.folder.owner() or "unknown"
+            raise Unreachable(
+                f"the master of {name!r}, process {pid}, has not published its address yet: it starts, or waits for a cluster; "
+                f"try again in a moment, or `kill {pid}` ends it"
+            ) from error
         with self._connected(endpoint) as asker:
             until = time.monotonic() + timeout_s
             asker.ask(control.encode(control.Request(verb, arguments)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from topo.master_process.client import LastingClient, Unreachable
+from topo.master_process.client import Client, LastingClient, Unreachable
 from topo.storage.state_folder import StateFolder
 
 
@@ -18,3 +19,9 @@ def test_a_client_drops_its_connection_to_a_topology_that_has_ended(tmp_path: Pa
     with pytest.raises(Unreachable, match="is not running"):
         client.request("ping")
     assert client._kept is None
+
+
+def test_a_master_that_has_no_address_yet_is_named_with_the_command_that_ends_it(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    with folder.lock(), pytest.raises(Unreachable, match=rf"not published its address yet.*`kill {os.getpid()}` ends it"):
+        Client.of(folder).request("kill")
