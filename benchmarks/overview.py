@@ -17,7 +17,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from benchmarks.many_tasks import FLOW_S, Cluster, many
+from benchmarks.many_tasks import FLOW_S
+from benchmarks.many_tasks_cluster import Cluster, many
 from topo.ids import TaskId
 from topo.observability.overview import component_rows, overview
 from topo.observability.status import describe

@@ -13,7 +13,7 @@ import argparse
 import time
 from typing import Any
 
-from benchmarks.many_tasks import Cluster, Process
+from benchmarks.many_tasks_cluster import Cluster, Process
 from topo.api.bolt import BasicBolt
 from topo.api.spout import Spout
 from topo.api.topology import Topology

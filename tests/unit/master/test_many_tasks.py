@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.many_tasks import PHASES, Phase, measure
+from benchmarks.many_tasks import PHASES, measure
+from benchmarks.many_tasks_cluster import Phase
 
 
 @pytest.fixture(scope="module")
