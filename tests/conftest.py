@@ -65,8 +65,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Have tests in one process, one after the other, that share a Spark or a server, and those of one file.
 
-    A server's tests lie in files that begin with its name, test_kafka_sink.py, or are those of its page, kafka.md.
+    A server's tests lie in files that begin with its name, test_kafka_sink.py, or are those of its page, kafka.md; others name
+    their group.
     """
+    # pytest-xdist makes one group of all that are named.
+    if item.get_closest_marker("xdist_group"):
+        return
     file = item.nodeid.partition("::")[0]
     server = None
     if item.get_closest_marker("server"):
