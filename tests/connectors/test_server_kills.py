@@ -202,10 +202,9 @@ def mqtt_topics(request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 @contextmanager
 def http_ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
-    port = free_port()
+    port, out = free_port(), free_port()
     with ExitStack() as stack:
-        receivers = [stack.enter_context(receiving())]
-        out = int(receivers[0].url.rpartition(":")[2])
+        receivers = [stack.enter_context(receiving(out))]
 
         def put(number: int) -> None:
             body = json.dumps({"n": number}).encode()
