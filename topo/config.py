@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -39,7 +40,8 @@ def parse_duration(value: str | timedelta | float) -> float:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        with suppress(OverflowError):
+            seconds = float(value)
     elif isinstance(value, str):
         parts = _DURATION_PART.findall(value)
         if _NUMBER.fullmatch(value.strip()):
