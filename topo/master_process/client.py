@@ -51,9 +51,13 @@ class Client:
         Raises:
             Unreachable: no master runs; `topo resume` starts one.
             AnswerTimeout: it did not answer within `timeout_s` seconds.
-            UserError: it refused; the message names the reason.
+            UserError: it refused, or an argument is a number of more than 64 bits; the message names the reason.
         """
         name = self.folder.name
+        try:
+            question = control.encode(control.Request(verb, arguments))
+        except OverflowError as error:
+            raise UserError(f"{verb!r} takes numbers of at most 64 bits: {error}") from error
         self._check_master()
         try:
             endpoint = json.loads(self.folder.master.read_bytes())["client_endpoint"]
@@ -65,7 +69,7 @@ class Client:
             ) from error
         with self._connected(endpoint) as asker:
             until = time.monotonic() + timeout_s
-            asker.ask(control.encode(control.Request(verb, arguments)))
+            asker.ask(question)
             while (answer := asker.answer(min(_LOOK_S, timeout_s))) is None:
                 self._check_master()
                 if time.monotonic() >= until:

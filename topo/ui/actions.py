@@ -44,7 +44,7 @@ def arguments_of(action: str, name: str, asked: Mapping[str, Any]) -> list[str]:
 def worker_of(asked: Mapping[str, Any]) -> int:
     """Return the worker that is to be replaced, which has no command. Raises UserError."""
     worker = asked.get("worker")
-    if type(worker) is not int or worker < 0 or len(asked) > 1:
+    if type(worker) is not int or not 0 <= worker < 1_000_000 or len(asked) > 1:
         raise UserError('replace takes {"worker": N}, the number of a worker')
     return int(worker)
 
@@ -60,6 +60,8 @@ def _numbers(parallelism: Any, workers: Any) -> list[str]:
     counts += [] if workers is None else [workers]
     if not counts or not all(type(count) is int and count > 0 for count in counts):
         raise UserError('rebalance takes {"parallelism": {component: tasks}, "workers": processes}, all 1 at least')
+    if odd := [component for component in parallelism if not component.isprintable()]:
+        raise UserError(f"{odd[0]!r} is the name of no component")
     pairs = [part for component, tasks in parallelism.items() for part in ("-e", f"{component}={tasks}")]
     return pairs if workers is None else [*pairs, "--workers", str(workers)]
 

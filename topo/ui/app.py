@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
@@ -34,6 +34,7 @@ MOST_BODY = 16 * 1024
 MOST_SOCKETS = 100
 MOST_REQUESTS = 100
 """In a second, of all browsers."""
+MOST_ID = 999_999_999
 TOKEN_S = 5.0
 SEND_S = 10.0
 
@@ -130,9 +131,9 @@ class _Page:
             return await topology.ask("component", component=path["component"], window=query.get("window", "10s"))
         if "observation" in path:
             self._check_operator(request)
-            return await topology.observed(path["observation"], number(query, "after", 0, 999_999_999))
+            return await topology.observed(_id(path, "observation"), number(query, "after", 0, MOST_ID))
         if "checkpoint" in path:
-            return {"parts": await topology.ask("checkpoint", checkpoint=path["checkpoint"])}
+            return {"parts": await topology.ask("checkpoint", checkpoint=_id(path, "checkpoint"))}
         what = path["what"]
         if what == "log-levels":
             return {"levels": await topology.ask("log_levels")}
@@ -160,6 +161,8 @@ class _Page:
                 raise _Refusal(413, f"the body has more than {MOST_BODY} bytes")
         try:
             asked = json.loads(body or b"{}")
+            # Neither a command nor an answer can have a lone surrogate.
+            json.dumps(asked, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise _Refusal(400, f"the body is no JSON: {error}") from error
         if not isinstance(asked, dict):
@@ -180,7 +183,7 @@ class _Page:
     async def unobserve(self, request: Request) -> Response:
         self._check_operator(request)
         topology = self.live.find(request.path_params["name"])
-        return JSONResponse(await topology.ask("unobserve", is_order=True, id=request.path_params["observation"]))
+        return JSONResponse(await topology.ask("unobserve", is_order=True, id=_id(request.path_params, "observation")))
 
     async def act(self, request: Request) -> Response:
         asked = await self._order(request)
@@ -259,6 +262,11 @@ async def _message(socket: WebSocket) -> dict[str, Any]:
     return {}
 
 
+def _id(path: Mapping[str, str], name: str) -> int:
+    """Return the number in an address. Raises UserError where it is none."""
+    return number(path, name, 0, MOST_ID)
+
+
 def _text(data: Any) -> str:
     """Return data as JSON; figures of user code that JSON has no word for, such as NaN, are null."""
     try:
@@ -300,14 +308,14 @@ def make_app(home: Path, tokens: Tokens, names: Names, *, read_only: bool = Fals
         ("/static/{digest}/{name:path}", page.static),
         ("/api/topologies", page.api),
         ("/api/t/{name}/c/{component}", page.api),
-        ("/api/t/{name}/checkpoints/{checkpoint:int}", page.api),
-        ("/api/t/{name}/observations/{observation:int}", page.api),
+        ("/api/t/{name}/checkpoints/{checkpoint}", page.api),
+        ("/api/t/{name}/observations/{observation}", page.api),
         ("/api/t/{name}/{what}", page.api),
     ]
     routes = [Route(path, handler, methods=["GET"]) for path, handler in get]
     routes.append(Route("/api/t/{name}/actions/{action}", page.act, methods=["POST"]))
     routes.append(Route("/api/t/{name}/observations", page.observe, methods=["POST"]))
-    routes.append(Route("/api/t/{name}/observations/{observation:int}", page.unobserve, methods=["DELETE"]))
+    routes.append(Route("/api/t/{name}/observations/{observation}", page.unobserve, methods=["DELETE"]))
     routes_of_all = [*routes, WebSocketRoute("/api/live", page.socket)]
     return Guard(Starlette(routes=routes_of_all, exception_handlers={TopoError: _refused}), names, shown.policy)
 

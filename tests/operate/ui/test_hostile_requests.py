@@ -174,6 +174,28 @@ def test_nothing_is_replaced_while_its_command_is_asked_for_or_no_master_runs(ap
     assert ask(app, path, ACTING, "POST", b'{"worker": 0}')[0] == 409
 
 
+@pytest.mark.parametrize("path", ["checkpoints", "observations"])
+@pytest.mark.parametrize("number", ["1" * 30, "1" * 5000, "one"], ids=["long", "too long to read", "none"])
+def test_a_number_that_nothing_has_is_refused(app: Any, path: str, number: str) -> None:
+    assert ask(app, f"/api/t/words/{path}/{number}", OURS)[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("actions/kill", b'{"\\ud800": 1}'),
+        ("actions/drain", b'{"within": 1%s}' % (b"0" * 400)),
+        ("actions/rebalance", b'{"parallelism": {"a\\u0000": 2}}'),
+        ("actions/replace", b'{"worker": 1%s}' % (b"0" * 30)),
+        ("observations", b'{"kind": "tap", "component": "count", "rate": 1%s}' % (b"0" * 30)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_values_that_neither_a_command_nor_a_master_can_be_given_are_refused(app: Any, path: str, body: bytes) -> None:
+    status, _, answer = ask(app, f"/api/t/words/{path}", ACTING, "POST", body)
+    assert status == 400 and json.loads(answer)["error"]
+
+
 def test_tokens_are_private_and_outlive_the_server(tmp_path: Path) -> None:
     first, second = (HomeRecord.new(tmp_path, "http://127.0.0.1:1/", pid) for pid in (1, 2))
     assert first.tokens == second.tokens and (tmp_path / "ui.json").stat().st_mode & 0o777 == 0o600
