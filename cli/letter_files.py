@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from topo.operate.dead_letter_rows import dead_letter_rows
-from topo.storage.state_folder import TopologyFolder, read_json_lines
+from topo.storage.state_folder import TopologyFolder
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -21,7 +21,8 @@ def chosen(folder: TopologyFolder, ids: str | None, where: str | None, component
         UserError: `where` is no condition, or reads a field that no stream of the dead letters has.
     """
     rows = dead_letter_rows(folder)
-    wanted = None if ids is None else _numbers(ids, len(rows))
+    last = len(rows)
+    wanted = None if ids is None else _numbers(ids, last)
     if wanted is not None:
         rows = [row for row in rows if row["id"] in wanted]
     if component is not None:
@@ -31,7 +32,7 @@ def chosen(folder: TopologyFolder, ids: str | None, where: str | None, component
     if where is not None:
         rows = _meeting(folder, rows, where)
     # Numbers without a dead letter go along: the master refuses them.
-    unknown = sorted(number for number in wanted or () if not 1 <= number <= len(read_json_lines(folder.dead_letters)))
+    unknown = sorted(number for number in wanted or () if not 1 <= number <= last)
     return [row["id"] for row in rows] + unknown
 
 
