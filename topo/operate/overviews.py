@@ -36,7 +36,7 @@ def look_at(state: StateFolder, names: Iterable[str], ask: AskOverview) -> tuple
 
 
 def overviews(folders: Sequence[TopologyFolder], ask: AskOverview, deadline_s: float = DEADLINE_S) -> dict[str, Overview | None]:
-    """AskOverview all masters at once; None for those without an answer in time, which take no time from the others."""
+    """Ask all masters at once; None for those without an answer in time, which take no time from the others."""
     answers: dict[str, Overview | None] = {folder.name: None for folder in folders}
 
     def put(folder: TopologyFolder) -> None:
