@@ -97,6 +97,8 @@ install_nats() { setup nats && debian nats-server nats-server; }
 install_rabbitmq() { setup rabbitmq && debian rabbitmq-server rabbitmq-server; }
 install_redis() { setup redis && debian redis-server redis-server; }
 
+# Servers lie there, which is not on the path of every user.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 failed=
 for name in $names; do
     command -v "install_$name" >/dev/null || { echo "topo: there is no server '$name'; there are $all" >&2; exit 2; }
