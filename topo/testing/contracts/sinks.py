@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -104,7 +104,8 @@ class AtLeastOnceSinkContract(SinkContract):
             (sink.close if isinstance(sink, TwoPhaseSink) else sink.cleanup)()
             kept.append(sink)
             left.append(_open())
-        assert left[2] == left[1]
+        # What others have left open may be closed meanwhile.
+        assert left[2].descriptors <= left[1].descriptors and left[2].threads <= left[1].threads
 
     def _topology(self, folder: Path, script: Sequence[Any], delivery: str, tasks: int = 1) -> TopologyTest:
         settings = {"delivery": delivery, "checkpoint_interval": "1s", "max_spout_pending": 4, "batch_size": 2}
@@ -167,8 +168,13 @@ class ExactlyOnceSinkContract(CheckpointContract, AtLeastOnceSinkContract):
         check_recovery(self, target, master)
 
 
-def _open() -> tuple[int, int]:
+class _LeftOpen(NamedTuple):
+    descriptors: int
+    threads: int
+
+
+def _open() -> _LeftOpen:
     """Return how many descriptors and threads this process has."""
     gc.collect()
     descriptors = len(os.listdir("/dev/fd")) if os.path.isdir("/dev/fd") else 0
-    return descriptors, threading.active_count()
+    return _LeftOpen(descriptors, threading.active_count())
