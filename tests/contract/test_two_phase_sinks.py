@@ -10,6 +10,8 @@ from tests.contract.two_phase_sinks import KINDS, KindContract, SinkKind
 from topo.testing.contracts import ExactlyOnceSinkContract
 from topo.testing.contracts.killing import Steps
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> SinkKind:
