@@ -195,8 +195,9 @@ class IntervalJoin(_Pairing):
 
     def on_timer(self, timestamp: int, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
         """Drop what can have no partner any more."""
-        for _time, packed, is_paired in self.lefts.take_until(timestamp - self._after):
-            if not is_paired:
+        # Each left record has its timer. Earlier ones that are still here are those whose function has raised then.
+        for time, packed, is_paired in self.lefts.take_until(timestamp - self._after):
+            if not is_paired and time == timestamp - self._after:
                 self._pairs.join(packed, None, context, out)
         alone = sum(not is_paired for _time, _packed, is_paired in self.rights.take_until(timestamp - self._before))
         if alone:
@@ -240,7 +241,9 @@ class AsOfJoin(_Pairing):
     def on_timer(self, timestamp: int, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
         """Join the records of this time, and drop the versions that hold no more."""
         for time, packed, _ in self.waiting.take_until(timestamp):
-            self._pairs.join(packed, self.versions.at(time), context, out)
+            # Each has its timer. An earlier one is here only if its function has raised then, and it was given up.
+            if time == timestamp:
+                self._pairs.join(packed, self.versions.at(time), context, out)
         self.versions.take_until(timestamp, but=0 if self.versions.at(timestamp) is None else 1)
 
 

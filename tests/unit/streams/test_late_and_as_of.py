@@ -223,3 +223,29 @@ def test_functions_of_joins_and_aggregates_are_opened_before_they_are_called() -
         a.end()
         b.end()
         assert [len(one.all) for one in seen] == [4] * 5
+
+
+@pytest.mark.parametrize("kind", ["interval", "as_of"])
+def test_a_record_whose_function_raises_when_time_has_passed_holds_up_no_later_one_of_its_key(kind: str) -> None:
+    def refusing(order: Order, price: Price | None) -> tuple[int, int]:
+        if order.at == 2:
+            raise ValueError("no such order")
+        return times(order, price)
+
+    with StreamTest() as test:
+        a, b, left, right = sources(test, 1)
+        if kind == "interval":
+            joined = left.left_interval_join(right, refusing, after="0s", name="joined")
+        else:
+            joined = left.left_join_table(right.latest(), refusing, as_of=True, name="joined")
+        seen = test.collect(joined.values())
+        for at in (1, 2, 3, 4):
+            a.send(Order("a", [], at), at=at)
+        a.watermark(2)
+        b.watermark(2)
+        test.crash("joined")
+        a.end()
+        b.end()
+        assert seen.all == [(1, -1), (3, -1), (4, -1)]
+        assert "no such order" in test.errors()[0].message
+        assert [found.values for found in test.dead_letters()] == [("a", 2)]
