@@ -146,7 +146,10 @@ class RunningBolt(StatefulBolt):
         self._changed: dict[Any, None] = {}
         """With `every` the keys whose results have yet to be emitted, in the order of their changes."""
         self._emitted: set[Any] = set()
-        """With AT_END the keys whose results have been emitted."""
+        """With AT_END the keys whose results have been emitted, and have not changed since."""
+        self._ended: list[None] = []
+        """Not empty when the input has ended in this epoch; what comes then are replays."""
+        self._is_restored = False
         self.component_settings = {"tick_interval": f"{when.period_ms}ms" if when.kind == "every" else None}
 
     def prepare(self, context: TaskContext) -> None:
@@ -175,7 +178,9 @@ class RunningBolt(StatefulBolt):
             self._run = self.chain.compiled("run(tup, collector)", before, ["state[k] = new"], space)
         else:
             quiet = Chain(self.chain.name, self.chain.label, self.chain.site, [])
-            after = ["state[k] = r", *(["changed[k] = None"] if self._when.kind == "every" else [])]
+            space |= {"emitted": self._emitted, "ended": self._ended, "again": self._changed_again}
+            noted = ["changed[k] = None"] if self._when.kind == "every" else []
+            after = ["state[k] = r", *noted, "if emitted or ended: again(k, collector)"]
             self._run = quiet.compiled("run(tup, collector)", before, after, space)
         if self._when.kind != "every":
             self.execute = self._run  # type: ignore[method-assign]
@@ -211,8 +216,26 @@ class RunningBolt(StatefulBolt):
 
     def end_of_input(self, collector: BasicCollector) -> None:
         """Emit the results that have not been emitted. A result whose chain keeps raising is lost, and the run fails."""
+        self._ended[:] = [None]
         if self._when.kind == "at_end":
             self._changed.update((key, None) for key in self._state if key not in self._emitted)
+        self._emit_finally(collector)
+
+    def on_reset(self) -> None:
+        """Have the end of the input emit all results again, since without a checkpoint it is not known which have arrived."""
+        self._ended.clear()
+        if not self._is_restored:
+            self._emitted.clear()
+        self._is_restored = False
+
+    def _changed_again(self, key: Any, collector: BasicCollector) -> None:
+        """The result of a key has changed since it was emitted. Behind the end nothing else would emit it."""
+        self._emitted.discard(key)
+        if self._ended:
+            self._changed[key] = None
+            self._emit_finally(collector)
+
+    def _emit_finally(self, collector: BasicCollector) -> None:
         for _ in range(_ATTEMPTS):
             error = self._emit_changed(collector)
             if error is None:
@@ -235,6 +258,8 @@ class RunningBolt(StatefulBolt):
         """
         for held in (self._state, self._changed, self._emitted):
             held.clear()
+        self._ended.clear()
+        self._is_restored = True
         unpackers: dict[str, Callable[[Any], Any]] = {}
         for key, (described, packed, marked) in (state or {}).items():
             if (unpack := unpackers.get(described)) is None:

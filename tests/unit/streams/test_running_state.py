@@ -10,9 +10,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 import pytest
 
+from tests.unit.connectors.drive import tracked
 from topo import BasicBolt, UserError
+from topo.api.streams import declared_streams
+from topo.emission.collectors import AnchoringCollector
 from topo.streams import AT_END, EACH, StreamBuilder, every
-from topo.streams.chain import Chain, check_key
+from topo.streams.chain import Chain, Leaf, check_key
 from topo.streams.components import RunningBolt
 from topo.streams.graph import Site
 from topo.streams.records import UNKNOWN, layout_of
@@ -247,3 +250,58 @@ def test_a_record_that_would_arrive_as_another_is_refused() -> None:
 def test_type_variables_are_substituted_within_lists() -> None:
     layout = layout_of(Batch[Total])
     assert layout.unpacker()(layout.packer("map")(Batch([Total(1, 2)]))) == Batch([Total(1, 2)])
+
+
+@pytest.mark.parametrize("when", [AT_END, every("1s")], ids=["at_end", "every"])
+@pytest.mark.parametrize("items", [[3], [1, 2, 3]])
+def test_a_record_that_is_replayed_behind_the_end_of_the_input_is_in_a_result(when: EmitWhen, items: list[int]) -> None:
+    seen: list[Any] = []
+    left = [1]
+
+    def add(total: int, n: int) -> int:
+        if n == 3 and left[0]:
+            left[0] -= 1
+            raise RuntimeError("not now")
+        return total + n
+
+    def draw(flow: StreamBuilder) -> None:
+        flow.config(delivery="at_least_once")
+        flow.from_iterable([1]).gather().fold(0, add, emit=when).values().to(seen.append)
+
+    run(draw, items).assert_all_acked()
+    assert seen[-1] == sum(items)
+
+
+def counting() -> tuple[RunningBolt, AnchoringCollector]:
+    site = Site("program.py", 7)
+    chain = Chain("counts", "count 'counts'", site, [Leaf("to", site, "default", layout_of(int), keyed=True)])
+    bolt = RunningBolt(chain, "count", None, None, layout_of(int), layout_of(int), AT_END, {"default": ("key", "value")})
+    bolt.prepare(None)  # type: ignore[arg-type]
+    return bolt, AnchoringCollector("counts", declared_streams(bolt.outputs), _refuse)
+
+
+def _refuse(error: BaseException) -> None:
+    raise error
+
+
+def test_a_run_that_reads_on_behind_the_end_emits_the_results_that_change() -> None:
+    (first, out), (last, out_of_last) = counting(), counting()
+    for key in "aab":
+        first.execute(tracked(key=key), out)
+    first.end_of_input(out)
+    assert sorted(out.streams[0].rows) == [("a", 2), ("b", 1)]
+    last.restore(first.snapshot())
+    last.on_reset()
+    last.execute(tracked(key="b"), out_of_last)
+    assert not out_of_last.count()
+    last.end_of_input(out_of_last)
+    assert out_of_last.streams[0].rows == [("b", 2)]
+
+
+def test_without_checkpoints_a_new_epoch_repeats_the_results_of_the_end() -> None:
+    bolt, out = counting()
+    bolt.execute(tracked(key="a"), out)
+    bolt.end_of_input(out)
+    bolt.on_reset()
+    bolt.end_of_input(out)
+    assert out.streams[0].rows == [("a", 1), ("a", 1)]
