@@ -201,14 +201,14 @@ class Tracer(TaskObserver):
             return last
         if places[0]:
             return first + places[0]
-        roots, edges = batch.ids_at(first)
-        spans = [span for pair in zip(roots, edges, strict=True) if (span := self._waiting(task, *pair)) is not None]
+        roots, spans = batch.ids_at(first)[0], self._spans_at(task, batch, first)
         is_batch = not spans and batch.origin.columnar
         if is_batch:
             # Its rows have edges of their own.
             spans = [span for span in self._of_task(task) if span.key[1] in roots]
         if not spans:
-            return last
+            # There was no room for one. Those behind it may have theirs.
+            return next((first + place for place in places[1:] if self._spans_at(task, batch, first + place)), last)
         now = self._clock()
         for span in spans:
             span.began, span.is_batch = (span.began if is_batch and span.began else now), is_batch
@@ -289,6 +289,10 @@ class Tracer(TaskObserver):
         has_room = room >= 1 and len(self._arrived) + sum(map(len, self._begun.values())) < MOST_OPEN
         self._room = (now, room - has_room)
         return has_room
+
+    def _spans_at(self, task: TaskId, batch: Batch, place: int) -> list[_Span]:
+        pairs = zip(*batch.ids_at(place), strict=True)
+        return [span for pair in pairs if (span := self._waiting(task, *pair)) is not None]
 
     def _waiting(self, task: TaskId, root: int, edge: int) -> _Span | None:
         return self._arrived.get((task, root, edge)) or self._begun.get(task, {}).get((task, root, edge))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from topo.api.tuples import Origin
 from topo.hot import pack_words
 from topo.ids import TRACED_BIT, Epoch, Incarnation, TaskId
+from topo.task.batch import Batch
 from topo.task.flow_control import Arrival
 from topo.wire.frames import Anchoring, Frame, FrameKind
 from topo.worker.tracer import MOST_ANCHORED, MOST_OPEN, MOST_SPANS_S, Tracer, traced_places
@@ -126,3 +128,14 @@ def test_marked_roots_are_found_in_packed_columns(count: int) -> None:
     assert traced_places(pack_words(roots)) == [place for place, root in enumerate(roots) if root & TRACED_BIT]
     assert traced_places(memoryview(pack_words(roots))) == traced_places(pack_words(roots))
     assert traced_places(pack_words([(1 << 63) | 1, (1 << 61) | 1])) == []
+
+
+def test_a_tuple_without_a_span_leaves_those_behind_it_theirs(time: Time) -> None:
+    tracer, first, last = tracer_at(time), TRACED_BIT | 1, TRACED_BIT | 2
+    # As if there had been no room for a span of the first.
+    tracer.frame_taken(BOLT, frame(5, 6, last), Arrival.NEXT)
+    batch = Batch(frame(first, 6, last), [(1,), (2,), (3,)], Origin("source", SPOUT, fields=("n",)))
+    assert tracer.slice_begins(BOLT, batch, 0, 3) == 2
+    assert tracer.slice_begins(BOLT, batch, 2, 3) == 3
+    tracer.inputs_acked(BOLT, [batch.ids_at(2)])
+    assert [row["outcome"] for report in tracer.reports() for row in report.rows] == ["acked"]
