@@ -32,11 +32,15 @@ class ReplayDesk:
         self._handle = handle
 
     def resume(self) -> None:
-        """Continue with the dead letters that were under way when the last master ended."""
+        """Continue with the dead letters that were under way when the last master ended; those that no longer fit have failed."""
         latest = latest_replays(json_lines(self._folder.replays))
         waiting = {number for number, row in latest.items() if row["state"] == UNDER_WAY}
         if waiting:
-            self._give(self._judge(waiting)[0])
+            dead_letters, refused = self._judge(waiting)
+            if refused:
+                # Under way for ever, they could not be asked for again.
+                self._recorder.store_replays(refused)
+            self._give(dead_letters)
 
     def answer(self, numbers: Iterable[int], dry_run: bool = False) -> dict[str, Any]:
         """Have dead letters emitted again, by the numbers of their rows.

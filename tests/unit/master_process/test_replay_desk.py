@@ -1,0 +1,38 @@
+"""What a new master makes of dead letters that were being emitted again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.submissions import small_plan, submission
+from topo.dead_letters.records import letter_row
+from topo.dead_letters.replays import FAILED, UNDER_WAY, latest_replays
+from topo.master.events import MasterEvent, ReplayAsked
+from topo.master_process.job import Job
+from topo.master_process.recorder import Recorder
+from topo.master_process.replay_desk import ReplayDesk
+from topo.storage.state_folder import StateFolder, append_lines, json_lines
+from topo.wire.codec import Codec
+from topo.wire.control import DeadLetter
+
+
+def test_dead_letters_that_the_new_program_cannot_emit_have_failed(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("flow")
+    job, asked = Job(folder, submission(folder, small_plan())), list[MasterEvent]()
+    recorder = Recorder(job, {}, "", lambda: 0.0)
+    packed = Codec().pack_value((1,))
+    found = DeadLetter(task=1, id=1, position=packed, values=packed, errors=["no"], attempts=3, stream="default")
+    append_lines(folder.dead_letters, [letter_row(found, component, Codec(), 5) for component in ("numbers", "gone")])
+    recorder.append_replays([(1, UNDER_WAY, ""), (2, UNDER_WAY, ""), (3, UNDER_WAY, "")])
+
+    desk = ReplayDesk(job, recorder, asked.append)
+    desk.resume()
+    assert [
+        (event.component, [one.number for one in event.dead_letters]) for event in asked if isinstance(event, ReplayAsked)
+    ] == [("numbers", [1])]
+    latest = latest_replays(json_lines(folder.replays))
+    assert latest[1]["state"] == UNDER_WAY
+    assert (latest[2]["state"], latest[2]["why"]) == (FAILED, "the topology has no component 'gone' any more")
+    assert (latest[3]["state"], latest[3]["why"]) == (FAILED, "there is no such dead letter")
+    # It may be asked for again, when the component is back.
+    assert desk.answer([2]) == {"asked": [], "known": {}, "refused": {"2": "the topology has no component 'gone' any more"}}
