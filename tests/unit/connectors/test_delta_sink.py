@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.connectors.sink_tasks import ReportingTask
 from tests.contract.two_phase_sinks import SinkKind, SinkTask, started
 from tests.unit.connectors.drive import TICK, tracked
 from topo import ConfigError, DeltaSink, TaskContext, TopologyConfig
+from topo.connectors.delta.target_schema import checked_target
 from topo.errors import TopoEnvironmentError, UserError
 
 deltalake = pytest.importorskip("deltalake", reason="`sh scripts/setup.sh delta` installs it")
@@ -220,3 +222,25 @@ def test_a_batch_waits_at_most_half_of_the_message_timeout(tmp_path: Path) -> No
     config = replace(TopologyConfig(), delivery="at_least_once", message_timeout_s=6.0, tick_interval_s=5.0)
     with pytest.raises(ConfigError, match="lower roll_interval"):
         DeltaSink(tmp_path, schema=SCHEMA).open(TaskContext("test", "sink", 1, config=config))
+
+
+def test_all_files_of_a_local_log_are_synced_also_those_of_its_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, synced, sync = tmp_path / "t", list[tuple[str, int]](), os.fsync
+
+    def note(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append((Path(f"/proc/self/fd/{descriptor}").resolve().name, os.fstat(descriptor).st_ino))
+
+    deltalake.DeltaTable.create(table, checked_target(SCHEMA, ()).columns, configuration={"delta.checkpointInterval": "2"})
+    monkeypatch.setattr(os, "fsync", note)
+    task = ReportingTask(DeltaSink(table))
+    for number in range(1, 6):
+        task.sink.execute(tracked(n=number, shop="north"))
+        checkpoint(task, number)
+    log = {(file.name, file.stat().st_ino) for file in (table / "_delta_log").iterdir()}
+    assert "_last_checkpoint" in dict(log) and any(name.endswith(".checkpoint.parquet") for name, _ in log)
+    assert log <= set(synced)
+    versions = [name for name, _ in synced if name.endswith(".json")]
+    assert len(versions) == len(set(versions)) == 6

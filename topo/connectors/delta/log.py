@@ -200,13 +200,17 @@ class DeltaLog:
         if self._root is None:
             return
         log = self._root / "_delta_log"
-        new = [name for name in os.listdir(log) if name.endswith(".json") and name not in self._synced]
+        # The library makes checkpoints of the log, too, and readers begin with the last one: empty, it would hide the table.
+        names = {name for name in os.listdir(log) if name.endswith((".json", ".parquet"))}
+        new = sorted(names - self._synced)
         for name in new:
             _sync(log / name)
+        if any(name.endswith(".parquet") for name in new):
+            _sync(log / "_last_checkpoint")
         if new:
             sync_folder(log)
             sync_folder(self._root)
-        self._synced.update(new)
+        self._synced = names
 
     # -- errors --------------------------------------------------------------------------------------------------------------
 
