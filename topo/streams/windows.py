@@ -91,8 +91,11 @@ class EarlyTrigger(Trigger):
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
-        is_end = self._is_event_time and time == window.max_timestamp
-        return TriggerResult.FIRE if is_end else TriggerResult.CONTINUE
+        if not self._is_event_time or time != window.max_timestamp:
+            return TriggerResult.CONTINUE
+        # The result of the end has all records; with a lateness the window outlives it.
+        self._forget_early(context)
+        return TriggerResult.FIRE
 
     def on_processing_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
         is_early = time == context.get(_EARLY)
@@ -108,10 +111,13 @@ class EarlyTrigger(Trigger):
             self._wait_for_end(window, context)
 
     def clear(self, window: Any, context: TriggerContext) -> None:
+        self._forget_early(context)
+        (context.delete_event_time_timer if self._is_event_time else context.delete_processing_time_timer)(window.max_timestamp)
+
+    def _forget_early(self, context: TriggerContext) -> None:
         if (early := context.get(_EARLY)) is not None:
             context.delete_processing_time_timer(early)
             context.forget(_EARLY)
-        (context.delete_event_time_timer if self._is_event_time else context.delete_processing_time_timer)(window.max_timestamp)
 
     def _wait_for_end(self, window: Any, context: TriggerContext) -> None:
         (context.register_event_time_timer if self._is_event_time else context.register_processing_time_timer)(

@@ -139,3 +139,18 @@ def test_mistakes_in_batches_tables_and_windows_by_number_are_found_at_build() -
         "enrich calls its function with 2 (record, table)",
     ):
         assert wanted in found, found
+
+
+def test_the_result_at_the_end_of_a_window_takes_the_place_of_an_early_one() -> None:
+    with StreamTest() as test:
+        words = test.source(str)
+        windows = words.stream.key_by(str.lower).window(Tumbling("10ms"), early="2s", lateness="1h")
+        seen = test.collect(windows.count(name="early").map(lambda w: w.value))
+        words.send("a", at=1)
+        words.watermark(20)
+        assert seen.take() == [("a", 1)]
+        test.advance("5s")
+        assert seen.take() == []
+        words.send("a", at=2)
+        test.advance("5s")
+        assert seen.take() == [("a", 2)]
