@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from topo.errors import NotFoundError, TopoError, UserError
@@ -26,7 +25,7 @@ from topo.master_process.client import AnswerTimeout, Unreachable
 from topo.ui import actions
 from topo.ui.access import Names, Role, Tokens, bearer
 from topo.ui.assets import Assets
-from topo.ui.live import TICK_S, LiveHome, TooManyQuestions
+from topo.ui.live import TICK_S, LiveHome, TooManyQuestions, as_text
 from topo.ui.reading import READ, number
 from topo.version import __version__
 
@@ -66,8 +65,7 @@ class Guard:
 
     def _refusal(self, scope: Any) -> tuple[int, str] | None:
         headers = [(name, value.decode("latin-1")) for name, value in scope["headers"]]
-        hosts = [value for name, value in headers if name == b"host"]
-        origins = [value for name, value in headers if name == b"origin"]
+        hosts, origins = ([value for name, value in headers if name == wanted] for wanted in (b"host", b"origin"))
         if len(hosts) != 1 or hosts[0].lower() not in self._names.hosts:
             return 403, "this Host is not served here"
         asks = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
@@ -120,7 +118,7 @@ class _Page:
 
     async def api(self, request: Request) -> Response:
         self._role(request)
-        return Response(_text(await self._answer(request)), media_type="application/json")
+        return Response(as_text(await self._answer(request)), media_type="application/json")
 
     async def _answer(self, request: Request) -> Any:
         path, query = request.path_params, request.query_params
@@ -131,9 +129,9 @@ class _Page:
             return await topology.ask("component", component=path["component"], window=query.get("window", "10s"))
         if "observation" in path:
             self._check_operator(request)
-            return await topology.observed(_id(path, "observation"), number(query, "after", 0, MOST_ID))
+            return await topology.observed(number(path, "observation", 0, MOST_ID), number(query, "after", 0, MOST_ID))
         if "checkpoint" in path:
-            return {"parts": await topology.ask("checkpoint", checkpoint=_id(path, "checkpoint"))}
+            return {"parts": await topology.ask("checkpoint", checkpoint=number(path, "checkpoint", 0, MOST_ID))}
         what = path["what"]
         if what == "log-levels":
             return {"levels": await topology.ask("log_levels")}
@@ -183,7 +181,9 @@ class _Page:
     async def unobserve(self, request: Request) -> Response:
         self._check_operator(request)
         topology = self.live.find(request.path_params["name"])
-        return JSONResponse(await topology.ask("unobserve", is_order=True, id=_id(request.path_params, "observation")))
+        return JSONResponse(
+            await topology.ask("unobserve", is_order=True, id=number(request.path_params, "observation", 0, MOST_ID))
+        )
 
     async def act(self, request: Request) -> Response:
         asked = await self._order(request)
@@ -229,14 +229,14 @@ class _Page:
         if role is None:
             await socket.close(4401)
             return
-        await socket.send_text(_text(self._about(role)))
+        await socket.send_text(as_text(self._about(role)))
         look: dict[str, Any] = {}
         while True:
             with suppress(TimeoutError):
                 look = await asyncio.wait_for(_message(socket), TICK_S)
             if look.get("look") is None:
                 continue
-            snapshot = _text(await self._snapshot(look))
+            snapshot = await self._snapshot(look)
             try:
                 # Waits for a slow reader, which so gets the newest snapshot alone; who reads nothing is given up.
                 await asyncio.wait_for(socket.send_text(snapshot), SEND_S)
@@ -244,43 +244,21 @@ class _Page:
                 await socket.close(1013)
                 return
 
-    async def _snapshot(self, look: dict[str, Any]) -> dict[str, Any]:
+    async def _snapshot(self, look: dict[str, Any]) -> str:
         try:
             if look["look"] == "list":
-                return await self._list()
+                return as_text(await self._list())
             return await self.live.find(str(look["look"])).overview(str(look.get("window", "10s")))
         except TopoError as error:
-            return {"type": "error", "error": str(error)}
+            return as_text({"type": "error", "error": str(error)})
 
 
 async def _message(socket: WebSocket) -> dict[str, Any]:
     text = await socket.receive_text()
     with suppress(ValueError, RecursionError):
-        found = json.loads(text) if len(text) <= MOST_BODY else None
-        if isinstance(found, dict):
+        if len(text) <= MOST_BODY and isinstance(found := json.loads(text), dict):
             return found
     return {}
-
-
-def _id(path: Mapping[str, str], name: str) -> int:
-    """Return the number in an address. Raises UserError where it is none."""
-    return number(path, name, 0, MOST_ID)
-
-
-def _text(data: Any) -> str:
-    """Return data as JSON; figures of user code that JSON has no word for, such as NaN, are null."""
-    try:
-        return json.dumps(data, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        return json.dumps(_finite(data), allow_nan=False, separators=(",", ":"))
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {name: _finite(value) for name, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return None if isinstance(data, float) and not isfinite(data) else data
 
 
 class _Refusal(UserError):
@@ -293,8 +271,7 @@ class _Refusal(UserError):
 
 def _refused(request: Request, error: Exception) -> Response:
     kinds = ((NotFoundError, 404), (TooManyQuestions, 429), (Unreachable, 409), (AnswerTimeout, 504), (UserError, 400))
-    status = next((status for kind, status in kinds if isinstance(error, kind)), 500)
-    status = error.status if isinstance(error, _Refusal) else status
+    status = getattr(error, "status", None) or next((status for kind, status in kinds if isinstance(error, kind)), 500)
     return JSONResponse({"error": str(error), "candidates": list(getattr(error, "candidates", ()))}, status)
 
 
@@ -312,12 +289,12 @@ def make_app(home: Path, tokens: Tokens, names: Names, *, read_only: bool = Fals
         ("/api/t/{name}/observations/{observation}", page.api),
         ("/api/t/{name}/{what}", page.api),
     ]
-    routes = [Route(path, handler, methods=["GET"]) for path, handler in get]
+    routes: list[BaseRoute] = [Route(path, handler, methods=["GET"]) for path, handler in get]
     routes.append(Route("/api/t/{name}/actions/{action}", page.act, methods=["POST"]))
     routes.append(Route("/api/t/{name}/observations", page.observe, methods=["POST"]))
     routes.append(Route("/api/t/{name}/observations/{observation}", page.unobserve, methods=["DELETE"]))
-    routes_of_all = [*routes, WebSocketRoute("/api/live", page.socket)]
-    return Guard(Starlette(routes=routes_of_all, exception_handlers={TopoError: _refused}), names, shown.policy)
+    routes.append(WebSocketRoute("/api/live", page.socket))
+    return Guard(Starlette(routes=routes, exception_handlers={TopoError: _refused}), names, shown.policy)
 
 
 def _now_ms() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -53,21 +54,26 @@ class LiveTopology:
         self._row: LiveRow = {}
         self._summary: Mapping[str, Any] | None = None
         """Of a topology that has ended."""
+        self._texts: dict[str, tuple[float, str]] = {}
+        """By window, of which request, and what browsers are sent of it."""
         self._questions = asyncio.Semaphore(1)
         self._waiting = 0
         submitted = last_run(folder)
         self._place = "machine" if submitted is None or submitted.spark is None else submitted.spark.master
 
-    async def overview(self, window: str) -> LiveRow:
-        """Return the newest overview, asked for at most once a second: what all who look at the topology are sent."""
+    async def overview(self, window: str) -> str:
+        """Return the newest overview as JSON: asked for at most once a second, and made once for all who look at the topology."""
         if window not in WINDOWS:
             raise UserError(f"there is no window {window!r}; there are {', '.join(WINDOWS)}")
         self._wanted[window] = self._clock()
         await self._refresh()
-        _, found = self._overviews.get(window) or self._overviews.get(FINDINGS) or (0.0, None)
-        shown = {"type": "overview", "at_ms": int(time.time() * 1000), "topology": self.folder.name, "overview": found}
-        ended = {"status": self._summary, "word": self._row.get("status", "LOST"), "reason": self._row.get("reason", "")}
-        return shown | {"running": found is not None, "findings": self._findings()} | (ended if found is None else {})
+        if self._texts.get(window, (None, ""))[0] != self._asked_at:
+            _, found = self._overviews.get(window) or self._overviews.get(FINDINGS) or (0.0, None)
+            shown = {"type": "overview", "at_ms": int(time.time() * 1000), "topology": self.folder.name, "overview": found}
+            ended = {"status": self._summary, "word": self._row.get("status", "LOST"), "reason": self._row.get("reason", "")}
+            shown |= {"running": found is not None, "findings": self._findings()} | (ended if found is None else {})
+            self._texts[window] = self._asked_at, as_text(shown)
+        return self._texts[window][1]
 
     async def row(self) -> LiveRow:
         """Return the row of the list."""
@@ -152,8 +158,8 @@ class LiveTopology:
             self._asked_at, window = now, self._next_window(now)
             try:
                 answer = await asyncio.to_thread(self._client.request, "overview", DEADLINE_S, window=window)
-                fresh = {name: one for name, one in self._overviews.items() if now - one[0] < 2 * IDLE_S}
-                self._overviews = fresh | {window: (now, answer)}
+                self._overviews = {of: one for of, one in self._overviews.items() if now - one[0] < 2 * IDLE_S}
+                self._overviews[window] = now, answer
             except (Unreachable, AnswerTimeout, UserError) as error:
                 self._overviews.clear()
                 self._row, self._summary = await asyncio.to_thread(_row_without_master, self.folder, error)
@@ -184,8 +190,7 @@ class _LiveTrace:
         if answer["ended"]:
             found += self.traces.settled(())
         messages = []
-        for trace in found:
-            message = self.traces.shown(trace)
+        for message in map(self.traces.shown, found):
             rows, left_out = rows_of(message, MOST_SPANS)
             messages.append(message | {"spans": rows, "unseen": [], "tuples": len(rows) + left_out})
         return messages
@@ -221,6 +226,14 @@ class LiveHome:
     def close(self) -> None:
         for one in self._topologies.values():
             one.close()
+
+
+def as_text(data: Any) -> str:
+    """Return data as JSON; figures of user code that JSON has no word for, such as NaN, are null."""
+    try:
+        return json.dumps(data, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(data), parse_constant=lambda _: None), separators=(",", ":"))
 
 
 def _row_without_master(folder: TopologyFolder, error: TopoError) -> tuple[LiveRow, Mapping[str, Any] | None]:

@@ -62,8 +62,8 @@ def serve(
             announce(record.link(read_only=read_only))
             config = uvicorn.Config(
                 app, log_level="error", access_log=False, server_header=False, proxy_headers=False, ws="websockets-sansio",
-                ws_max_size=16 * 1024, limit_concurrency=300, timeout_keep_alive=5, timeout_graceful_shutdown=1, lifespan="off",
-                ssl_certfile=listening.cert, ssl_keyfile=listening.key,
+                ws_max_size=16 * 1024, ws_per_message_deflate=False, limit_concurrency=300, timeout_keep_alive=5,
+                timeout_graceful_shutdown=1, lifespan="off", ssl_certfile=listening.cert, ssl_keyfile=listening.key,
             )  # fmt: skip
             uvicorn.Server(config).run(sockets=[listener])
     finally:
