@@ -71,9 +71,16 @@ class _Fold(Aggregate[T, R_co]):
         return self._merge(first, second)
 
 
+class Count(_Fold[object, int]):
+    """The number of records, which nothing of a record matters to."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _record: 1, 0, _plus, _plus)
+
+
 def count() -> Aggregate[object, int]:
     """Return the number of records."""
-    return _Fold(lambda _record: 1, 0, _plus, _plus)
+    return Count()
 
 
 def sum_of(of: Callable[[T], N]) -> Aggregate[T, N]:

@@ -20,7 +20,7 @@ from topo.api.triggers import (
 )
 from topo.api.windows import CountWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowStagger
 from topo.errors import UserError
-from topo.streams.aggregates import Aggregate
+from topo.streams.aggregates import Aggregate, Count
 from topo.streams.records import Layout
 
 TimeWindows = TumblingWindows | SlidingWindows | SessionWindows
@@ -149,7 +149,12 @@ class RecordAggregate(AggregateFunction):
         self._layout = layout
 
     def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
-        self._record = self._layout.unpacker(1)
+        record = self._record = self._layout.unpacker(1)
+        if len(self.parts) == 1:
+            # Called for each record: the same as below, without its loop.
+            add = self.parts[0].add
+            is_count = isinstance(self.parts[0], Count)
+            self.add = _one_more if is_count else lambda value, kept: (add(kept[0], record(value)),)  # type: ignore[assignment, method-assign]
         return self
 
     def create_accumulator(self) -> tuple[Any, ...]:
@@ -167,6 +172,10 @@ class RecordAggregate(AggregateFunction):
 
     def merge(self, first: Any, second: Any) -> tuple[Any, ...]:
         return tuple([part.merge(one, other) for part, one, other in zip(self.parts, first, second, strict=True)])
+
+
+def _one_more(_value: Any, accumulator: Any) -> tuple[Any, ...]:
+    return (accumulator[0] + 1,)
 
 
 class ReduceRecords(Aggregate[Any, Any]):
