@@ -71,7 +71,7 @@ class _Fold(Aggregate[T, R_co]):
         return self._merge(first, second)
 
 
-class Count(_Fold[object, int]):
+class RecordCount(_Fold[object, int]):
     """The number of records, which nothing of a record matters to."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Count(_Fold[object, int]):
 
 def count() -> Aggregate[object, int]:
     """Return the number of records."""
-    return Count()
+    return RecordCount()
 
 
 def sum_of(of: Callable[[T], N]) -> Aggregate[T, N]:

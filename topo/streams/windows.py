@@ -20,7 +20,7 @@ from topo.api.triggers import (
 )
 from topo.api.windows import CountWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowStagger
 from topo.errors import UserError
-from topo.streams.aggregates import Aggregate, Count
+from topo.streams.aggregates import Aggregate, RecordCount
 from topo.streams.records import Layout
 
 TimeWindows = TumblingWindows | SlidingWindows | SessionWindows
@@ -153,7 +153,7 @@ class RecordAggregate(AggregateFunction):
         if len(self.parts) == 1:
             # Called for each record: the same as below, without its loop.
             add = self.parts[0].add
-            is_count = isinstance(self.parts[0], Count)
+            is_count = isinstance(self.parts[0], RecordCount)
             self.add = _one_more if is_count else lambda value, kept: (add(kept[0], record(value)),)  # type: ignore[assignment, method-assign]
         return self
 
