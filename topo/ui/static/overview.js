@@ -1,4 +1,5 @@
 // The overview of a topology: key figures, where the time goes, graph, components, the past.
+import { useRef } from "preact/hooks";
 import { Charts, Spark, usePast } from "./charts.js";
 import { count, percent, rate, seconds } from "./format.js";
 import { Graph } from "./graph.js";
@@ -23,6 +24,18 @@ function TimeBar({ rows }) {
   const longest = [...parts].sort((one, two) => two[2] - one[2]).slice(0, 5);
   return html`<section class="card"><h2>Where the time goes</h2><div class="timebar" aria-hidden="true">${parts.map(([kind, name, value]) => html`<span class=${kind} title=${words(kind, name, value)} style=${{ flexGrow: value / total }}>${value / total > 0.12 ? words(kind, name, value) : ""}</span>`)}</div>
     <p class="quiet">${longest.map((one) => words(...one)).join(" · ")}</p></section>`;
+}
+
+const MOST_CHARTED = 12, CHOSEN_MS = 30000;
+
+/** The past of the busiest components. They are chosen anew now and then: charts of others each second are loaded each second, too. */
+function Past({ name, rows }) {
+  const chosen = useRef({ at: 0, names: [] }), names = rows.map((row) => row.component), some = names.length > MOST_CHARTED;
+  if (some && (Date.now() - chosen.current.at > CHOSEN_MS || !chosen.current.names.every((one) => names.includes(one)))) {
+    const busiest = [...rows].sort((one, two) => (two.capacity || 0) - (one.capacity || 0)).slice(0, MOST_CHARTED);
+    chosen.current = { at: Date.now(), names: busiest.map((row) => row.component).sort() };
+  }
+  return html`<${Charts} name=${name} components=${some ? chosen.current.names : names} title=${some ? `The past of the ${MOST_CHARTED} busiest` : "The past"} />`;
 }
 
 export function Components({ name, rows }) {
@@ -50,7 +63,7 @@ function Overview({ name, live }) {
   const rows = shownOf(live), hot = new Map((live.findings || []).filter((one) => one.severity !== "note").reverse().map((one) => [one.component, one.severity]));
   return html`<${Figures} shown=${shown} name=${name} /><${Graph} name=${name} components=${rows} edges=${shown.edges} hot=${hot} /><${TimeBar} rows=${rows} />
     <div class="title"><h2>Components</h2><${Choice} name="window" label="Figures of" options=${[["10s", "10 s"], ["1m", "1 min"], ["10m", "10 min"], ["all", "all"]]} /></div><${Components} name=${name} rows=${rows} />
-    <${Charts} name=${name} components=${rows.length > 12 ? [...rows].sort((one, two) => (two.capacity || 0) - (one.capacity || 0)).slice(0, 12).map((row) => row.component) : rows.map((row) => row.component)} title=${rows.length > 12 ? "The past of the 12 busiest" : "The past"} />`;
+    <${Past} name=${name} rows=${rows} />`;
 }
 
 export default { name: "overview", title: "overview", View: Overview };
