@@ -28,7 +28,7 @@ function TimeBar({ rows }) {
 
 const MOST_CHARTED = 12, CHOSEN_MS = 30000;
 
-/** The past of the busiest components. They are chosen anew now and then: charts of others each second are loaded each second, too. */
+/** The past of the busiest components. They are chosen twice a minute: charts of others each second would be loaded each second. */
 function Past({ name, rows }) {
   const chosen = useRef({ at: 0, names: [] }), names = rows.map((row) => row.component), some = names.length > MOST_CHARTED;
   if (some && (Date.now() - chosen.current.at > CHOSEN_MS || !chosen.current.names.every((one) => names.includes(one)))) {
