@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
-from tests.contract.two_phase_sinks import KindContract, SinkKind
+from tests.contract.two_phase_sinks import IN_A_STORE, KindContract, SinkKind
 from tests.servers import s3
 from tests.servers.server import Server, need
 from topo import DeltaSink
@@ -84,17 +84,7 @@ def kind(server: Server, bucket: str, options: dict[str, str]) -> SinkKind:
     return SinkKind("S3", make, rows, staged)
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
-        KindContract.test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones,
-        KindContract.test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest,
-        KindContract.test_after_a_change_of_parallelism_each_row_is_there_once,
-        KindContract.test_a_process_that_was_given_up_does_no_harm_to_its_replacement,
-        KindContract.test_an_orderly_end_removes_rows_that_no_checkpoint_covers,
-    ],
-    ids=lambda test: test.__name__,
-)
+@pytest.mark.parametrize("test", IN_A_STORE, ids=lambda test: test.__name__)
 def test_a_table_in_a_store_keeps_the_contract(kind: SinkKind, tmp_path: Path, test: Callable[..., None]) -> None:
     test(KindContract().take(kind), tmp_path)
 

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.sink_tasks import ReportingTask
-from tests.contract.killing import run_child
-from tests.contract.test_killed_sinks import Master, check_recovery, life_of
+from tests.connectors.sink_tasks import ReportingTask, check_kills_at_requests
 from tests.contract.two_phase_sinks import KindContract, SinkKind
 from tests.servers import redis
 from tests.servers.redis import RedisProcess
@@ -90,16 +88,7 @@ def test_killed_before_and_after_any_request_a_sink_recovers_the_rows_of_the_che
 ) -> None:
     small_steps(monkeypatch.setattr)
     kind = kind_on(redis_server)
-    step, is_done, completed = 0, False, set()
-    while not is_done:
-        folder, master = tmp_path / str(step), Master()
-        is_done, reports = run_child(life_of(kind, folder, master), step, count=count_requests)
-        master.note(reports)
-        completed.add(master.complete)
-        check_recovery(kind, folder, master)
-        step += 1
-    assert completed == {0, 1, 2, 4}
-    assert step > 40
+    check_kills_at_requests(kind, tmp_path, count_requests)
 
 
 class Target:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.contract import test_part_files
-from tests.contract.two_phase_sinks import KindContract, SinkKind, SinkTask
+from tests.contract.two_phase_sinks import IN_A_STORE, KindContract, SinkKind, SinkTask
 from tests.servers import s3
 from tests.servers.server import Server
 from tests.unit.storage import test_checkpoint_store
@@ -86,17 +86,7 @@ def kind(server: Server, bucket: str) -> SinkKind:
     )
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
-        KindContract.test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones,
-        KindContract.test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest,
-        KindContract.test_after_a_change_of_parallelism_each_row_is_there_once,
-        KindContract.test_a_process_that_was_given_up_does_no_harm_to_its_replacement,
-        KindContract.test_an_orderly_end_removes_rows_that_no_checkpoint_covers,
-    ],
-    ids=lambda test: test.__name__,
-)
+@pytest.mark.parametrize("test", IN_A_STORE, ids=lambda test: test.__name__)
 def test_the_sink_keeps_the_contract(kind: SinkKind, tmp_path: Path, test: Callable[..., None]) -> None:
     test(KindContract().take(kind), tmp_path)
 

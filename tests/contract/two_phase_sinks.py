@@ -215,3 +215,13 @@ if find_spec("deltalake") is not None:
 
 SEVERAL_FILES = _files("several files", lambda file: _lines_of([file]), roll_rows=2)
 """Each transaction has several files, so that its token is not small."""
+
+
+IN_A_STORE = (
+    KindContract.test_a_commit_can_be_repeated_also_by_another_process_and_after_later_ones,
+    KindContract.test_a_replacement_publishes_the_tokens_of_the_checkpoint_and_removes_the_rest,
+    KindContract.test_after_a_change_of_parallelism_each_row_is_there_once,
+    KindContract.test_a_process_that_was_given_up_does_no_harm_to_its_replacement,
+    KindContract.test_an_orderly_end_removes_rows_that_no_checkpoint_covers,
+)
+"""The tests that a store of objects may fail where a disk does not."""

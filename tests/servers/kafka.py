@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server import Server, ServerEndedError, free_port, need, refuse_missing, start_server
+from tests.servers.server import Server, ServerEndedError, free_port, in_foreground, need, refuse_missing, start_server
 
 VERSION = "4.3.1"
 JARS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "topo", f"kafka-{VERSION}")
@@ -204,17 +202,15 @@ def _answers(address: str) -> bool:
 
 def main(topics: Sequence[str]) -> None:
     """Start a broker at port 9092 with topics, each `name` or `name:partitions`, until it is interrupted."""
-    with tempfile.TemporaryDirectory(prefix="topo-kafka-") as folder:
-        broker = start(Path(folder), ports=(9092, 9094, 9093))
+
+    def begin(folder: Path) -> Broker:
+        broker = start(folder, ports=(9092, 9094, 9093))
         for topic in topics:
             name, _, partitions = topic.partition(":")
             broker.create_topic(int(partitions or 1), name)
-        print(f"Kafka {VERSION} at {broker.address}, topics: {', '.join(topics)}; ctrl-c ends it and drops its data", flush=True)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            broker.process.wait()
-        except KeyboardInterrupt:
-            broker.stop()
+        return broker
+
+    in_foreground(f"Kafka {VERSION}", begin, about=f", topics: {', '.join(topics)}")
 
 
 if __name__ == "__main__":

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
-import tempfile
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.servers.server import Server, free_port, need, refuse_missing, start_server
+from tests.servers.server import Server, free_port, in_foreground, need, refuse_missing, start_server
 
 PATHS = "/usr/local/sbin:/usr/sbin:/sbin"
 USER, PASSWORD = "topo", "planted-4711"
@@ -91,14 +89,7 @@ def _answers(port: int) -> bool:
 
 def main() -> None:
     """Start a broker at port 1883 until it is interrupted."""
-    with tempfile.TemporaryDirectory(prefix="topo-mqtt-") as folder:
-        server = start(Path(folder), 1883)
-        print(f"Mosquitto at {server.address}; ctrl-c ends it and drops its data", flush=True)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            server.process.wait()
-        except KeyboardInterrupt:
-            server.stop()
+    in_foreground("Mosquitto", lambda folder: start(folder, 1883))
 
 
 if __name__ == "__main__":

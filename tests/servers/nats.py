@@ -8,15 +8,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-import signal
-import tempfile
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server import Server, ServerEndedError, free_port, need, refuse_missing, start_server
+from tests.servers.server import Server, ServerEndedError, free_port, in_foreground, need, refuse_missing, start_server
 
 USER, PASSWORD = "topo", "planted-password"
 
@@ -117,14 +115,7 @@ def _answers(address: str) -> bool:
 
 def main() -> None:
     """Start a server at port 4222 until it is interrupted."""
-    with tempfile.TemporaryDirectory(prefix="topo-nats-") as folder:
-        server = start(Path(folder), port=4222)
-        print(f"NATS at {server.address}; ctrl-c ends it and drops its data", flush=True)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            server.process.wait()
-        except KeyboardInterrupt:
-            server.stop()
+    in_foreground("NATS", lambda folder: start(folder, port=4222))
 
 
 if __name__ == "__main__":

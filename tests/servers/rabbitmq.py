@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server import Server, ServerEndedError, _end_with_parent, free_port, need, refuse_missing, start_server
+from tests.servers.server import (
+    Server,
+    ServerEndedError,
+    _end_with_parent,
+    free_port,
+    in_foreground,
+    need,
+    refuse_missing,
+    start_server,
+)
 
 SCRIPTS = "/usr/lib/rabbitmq/lib"
 _READY_S = 180.0
@@ -172,14 +179,7 @@ def _answers(address: str) -> bool:
 
 def main() -> None:
     """Start a broker at port 5672 until it is interrupted."""
-    with tempfile.TemporaryDirectory(prefix="topo-rabbitmq-") as folder:
-        server = start(Path(folder), 5672)
-        print(f"RabbitMQ at {server.address}; ctrl-c ends it and drops its data", flush=True)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            server.process.wait()
-        except KeyboardInterrupt:
-            server.end()
+    in_foreground("RabbitMQ", lambda folder: start(folder, 5672), RabbitBroker.end)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import tempfile
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server import Server, need, refuse_missing, start_server
+from tests.servers.server import Server, in_foreground, need, refuse_missing, start_server
 
 PASSWORD = "planted-password"
 """Of a server that wants one."""
@@ -79,14 +77,7 @@ def _answers(address: str) -> bool:
 
 def main() -> None:
     """Start a server at port 6379 until it is interrupted."""
-    with tempfile.TemporaryDirectory(prefix="topo-redis-") as folder:
-        server = start(Path(folder), "--port", "6379")
-        print(f"Redis at {server.address}; ctrl-c ends it and drops its data", flush=True)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            server.process.wait()
-        except KeyboardInterrupt:
-            server.stop()
+    in_foreground("Redis", lambda folder: start(folder, "--port", "6379"))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import tempfile
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from tests.servers.server import Server, ServerEndedError, free_port, need, refuse_missing, start_server
+from tests.servers.server import Server, ServerEndedError, free_port, in_foreground, need, refuse_missing, start_server
 
 VERSION = "2.6.13.Final"
 PROGRAM = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "topo", f"apicurio-registry-{VERSION}")
@@ -92,14 +90,7 @@ def _answers(address: str) -> bool:
 
 def main() -> None:
     """Start a registry at port 8081 until it is interrupted."""
-    with tempfile.TemporaryDirectory(prefix="topo-registry-") as folder:
-        server = start(Path(folder), 8081)
-        print(f"Schema registry at {server.address}; ctrl-c ends it and drops its data", flush=True)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            server.process.wait()
-        except KeyboardInterrupt:
-            server.stop()
+    in_foreground("Schema registry", lambda folder: start(folder, 8081))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
+from tempfile import TemporaryDirectory
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -62,8 +63,9 @@ class Server:
             time.sleep(0.002)
 
     def thaw(self) -> None:
-        """Let it continue."""
-        os.kill(self.pid, signal.SIGCONT)
+        """Let it continue; one that has ended stays so, as after a Ctrl-C that reached it, too."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGCONT)
 
 
 def start_server(
@@ -105,6 +107,27 @@ def _is_stopped(pid: int) -> bool:
 
 def _end_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+S = TypeVar("S", bound=Server)
+
+
+def in_foreground(name: str, start: Callable[[Path], S], end: Callable[[S], None] = Server.stop, about: str = "") -> None:
+    """Run a server until it is interrupted.
+
+    Args:
+        name, about: are printed with its address.
+        start: starts it with its data in a folder, which is dropped in the end.
+        end: ends it.
+    """
+    with TemporaryDirectory(prefix="topo-server-") as folder:
+        server = start(Path(folder))
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            print(f"{name} at {server.address}{about}; ctrl-c ends it and drops its data", flush=True)
+            server.process.wait()
+        except KeyboardInterrupt:
+            end(server)
 
 
 def free_port() -> int:
