@@ -34,7 +34,7 @@ class ReportingTask(SinkTask):
 
 
 def check_kills_at_requests(kind: SinkKind, folder: Path, count: Count, every: int = 1) -> None:
-    """Kill processes of a sink before and behind each request that `count` counts, or `every` so many, and recover each."""
+    """Kill processes of a sink before and behind each request that `count` counts, or each `every`-th, and recover each."""
     step, is_done, completed = 0, False, set[int]()
     while not is_done:
         target, master = folder / str(step), Master()

@@ -63,7 +63,7 @@ class Server:
             time.sleep(0.002)
 
     def thaw(self) -> None:
-        """Let it continue; one that has ended stays so, as after a Ctrl-C that reached it, too."""
+        """Let it continue. Nothing happens when it has ended, as it has after a Ctrl-C in its terminal."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGCONT)
 
