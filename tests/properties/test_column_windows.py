@@ -133,7 +133,7 @@ class Together(NoWindowScope):
         self.rig = rig
         self.times = 0
 
-    def fired_whole(self, keys: Any, window: Any, rows: Any, timestamp: int) -> bool:
+    def fired_whole(self, keys: Any, window: Any, rows: Any, ends: Any, timestamp: int) -> bool:
         self.times += 1
         if self.times % 2 and isinstance(rows, ColumnBatch):
             for row, stamp in rows_with_stamps(rows):

@@ -52,12 +52,14 @@ class Panes(NoWindowScope):
     def released(self, key: Any, window: Any) -> None:
         self.log.append(("released", key, tuple(window)))
 
-    def fired_whole(self, keys: Any, window: Any, rows: Any, timestamp: int) -> bool:
+    def fired_whole(self, keys: Any, window: Any, rows: Any, ends: Any, timestamp: int) -> bool:
         if self.output is None:
             return False
-        for key, row in zip(keys, rows, strict=True):
+        assert [0, *ends][-1] == len(rows)
+        for key, first, end in zip(keys, [0, *ends], ends):  # noqa: B905
             self.firing(key, window)
-            self.output.emit(row, timestamp)
+            for row in rows[first:end]:
+                self.output.emit(row, timestamp)
             self.released(key, window)
         return True
 

@@ -64,7 +64,9 @@ class AggregateFunction(ABC):
 
 
 def leaves_elements(aggregate: AggregateFunction) -> bool:
-    """Whether `add` is known not to change elements in place: the aggregates of this module, unless they call user code."""
+    """Whether `add` is known not to change elements in place: by an attribute, or as an aggregate without user code."""
+    if (known := getattr(aggregate, "leaves_elements", None)) is not None:
+        return bool(known)
     if isinstance(aggregate, Together):
         return all(map(leaves_elements, aggregate.parts))
     return type(aggregate).__module__ == __name__ and not callable(getattr(aggregate, "field", None))

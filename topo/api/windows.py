@@ -386,9 +386,13 @@ class ProcessWindowFunction(ABC):
     Attributes:
         keeps_previous: for how long the elements of a key's last firing are kept, for `context.new` and `context.expired`, such
             as "1h"; None: not at all.
+        put_result: set by `open` where the function needs nothing but key, window and one result, and emits on the main stream
+            alone. It is called with them and with a function that takes a row, and makes many keys of a window cheaper: neither
+            `process` nor `clear` is then called when the window ends.
     """
 
     keeps_previous: ClassVar[Duration | None] = None
+    put_result: Callable[[Any, Any, Any, Callable[[Any], None]], None] | None = None
 
     def open(self) -> None:
         """Called once, before the first element."""

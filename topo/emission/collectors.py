@@ -14,7 +14,7 @@ from topo.api.bolt import Anchors
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.api.tuples import Origin, Tuple
 from topo.emission.emitter import Emitter, ReportError, StreamRows
-from topo.errors import EmitError, TupleStateError
+from topo.errors import EmitError, TupleStateError, UnsupportedValueError
 from topo.hot import ATOMS, NO_TIMESTAMP, Emit, EmitFour, EmitOne, EmitThree, EmitTwo, Row
 from topo.wire.codec import Codec
 from topo.wire.frames import MAX_ROOTS_PER_TUPLE, MAX_WATERMARK
@@ -172,21 +172,34 @@ class BoltCollector(Emitter):
                     return
         self.emit(values, self.current, timestamp=timestamp)
 
-    def put_plain(self, rows: Sequence[Any], timestamp: int) -> StreamRows | None:
-        """Append rows with one timestamp to the main stream, and return it; None, and none appended, if they need a closer look.
+    @property
+    def main(self) -> StreamRows:
+        """The main stream, of a bolt that has one."""
+        return self._main  # type: ignore[no-any-return]
 
-        The rows have no anchors.
-        """
+    def put_rows(self, rows: Sequence[Any], timestamp: int) -> bool:
+        """Append rows with one timestamp and the current anchors to the main stream; False, and none, if one cannot be."""
+        if not rows:
+            return True
         main = self._main
-        is_plain = set(map(type, rows)) == {tuple} and set(map(len, rows)) == {self._width}
-        if not is_plain or not ATOMS.issuperset(map(type, chain.from_iterable(rows))):
-            return None
-        if not NO_TIMESTAMP < timestamp <= MAX_WATERMARK or not self._mine._is_owned():
-            return None
+        is_plain = {tuple}.issuperset(map(type, rows)) and {self._width}.issuperset(map(len, rows))
+        if not is_plain or not ATOMS.issuperset(map(type, chain.from_iterable(rows))) or not self._is_in_place(timestamp):
+            mark = self.mark()
+            try:
+                for row in rows:
+                    self.emit_stamped(row, timestamp)
+            except (EmitError, UnsupportedValueError):
+                self.rewind(mark)
+                return False
+            return True
         main.stamps.update(dict.fromkeys(range(len(main.rows), len(main.rows) + len(rows)), timestamp))
         main.rows.extend(rows)
-        self.anchors[main.index].extend([()] * len(rows))
-        return main  # type: ignore[no-any-return]
+        self.anchors[main.index].extend([self.current] * len(rows))
+        return True
+
+    def _is_in_place(self, timestamp: int) -> bool:
+        """Whether rows with this timestamp may be appended by this thread."""
+        return NO_TIMESTAMP < timestamp <= MAX_WATERMARK and bool(self._mine._is_owned())
 
     def emit_direct(
         self,

@@ -175,8 +175,8 @@ class Emission:
         stamps: Stamps = None
         if inherited is not None:
             stamps = [explicit.get(row, inherited[owner]) for row, owner in enumerate(owners_of(stream.ends))]
-        elif explicit:
-            stamps = [explicit.get(row) for row in range(len(stream.rows))]
+        else:
+            stamps = stream.stamp_list()
         if self._watermarks.is_used and stream.declaration.name == DEFAULT_STREAM:
             if self._watermarks.reads:
                 stamps = self._readings

@@ -74,7 +74,11 @@ class StreamRows:
 
     def stamp_list(self) -> list[int | None] | None:
         """Return the explicit timestamps by row; None when no row has one."""
-        return [self.stamps.get(row) for row in range(len(self.rows))] if self.stamps else None
+        stamps, count = self.stamps, len(self.rows)
+        if len(stamps) == count and count and next(reversed(stamps)) == count - 1:
+            # They came in the order of the rows.
+            return list(stamps.values())
+        return [stamps.get(row) for row in range(count)] if stamps else None
 
     def contents(self) -> RowContents:
         """Return a copy of the rows, for `hold`."""

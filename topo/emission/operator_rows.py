@@ -35,16 +35,11 @@ class OperatorRows:
     def emit_together(self, rows: Sequence[Any] | ColumnBatch, timestamp: int) -> bool:
         """Emit results at once, rows or columns; False, and none is emitted, if they have to be emitted one by one."""
         collector = self._collector
-        given: Sequence[Any] = rows.rows() if isinstance(rows, ColumnBatch) and not self._is_columnar else rows  # type: ignore[assignment]
-        if not self._is_columnar and not collector.current:
-            return collector.put_plain(given, timestamp) is not None
+        if not self._is_columnar:
+            return collector.put_rows(rows.rows() if isinstance(rows, ColumnBatch) else rows, timestamp)
         mark = collector.mark()
         try:
-            if self._is_columnar:
-                self._emit_batch(given, timestamp)
-            else:
-                for row in given:
-                    collector.emit_stamped(row, timestamp)
+            self._emit_batch(rows, timestamp)
         except (EmitError, UnsupportedValueError):
             collector.rewind(mark)
             return False

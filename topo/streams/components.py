@@ -14,6 +14,7 @@ from topo.api.bolt import BasicBolt, BasicCollector, StatefulBolt
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
 from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
+from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector, WindowContext
 from topo.errors import ResultsLostError, TopoInternalError, UserError
@@ -380,6 +381,10 @@ class WindowResults(ProcessWindowFunction):
         """Compile the chain."""
         self._chain.open(None)
         self._run = self._chain.compiled("run(k, r, emit)")
+        leaves = [one for one in walk(self._chain.tree) if isinstance(one, Leaf)]
+        if self._function is None and self._rows is None and all(leaf.stream == DEFAULT_STREAM for leaf in leaves):
+            before = ["r = Windowed(window[0], window[1], value)"]
+            self.put_result = self._chain.compiled("put(k, window, value, emit)", before, (), {"Windowed": Windowed})
         self._record = self._layout.unpacker(int(self._keyed))
 
     def process(self, key: Any, elements: Sequence[Any], context: WindowContext, collector: WindowCollector) -> None:

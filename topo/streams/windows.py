@@ -151,14 +151,23 @@ class RecordAggregate(AggregateFunction):
     def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
         record = self._record = self._layout.unpacker(1)
         if len(self.parts) == 1:
-            # Called for each record: the same as below, without its loop.
-            add = self.parts[0].add
-            is_count = isinstance(self.parts[0], RecordCount)
-            self.add = _one_more if is_count else lambda value, kept: (add(kept[0], record(value)),)  # type: ignore[assignment, method-assign]
+            # Called for each record, or each result: the same as below, without its loop.
+            add, result, into = self.parts[0].add, self.parts[0].result, self._into
+
+            def get_result(accumulator: Any) -> Any:
+                return result(accumulator[0]) if into is None else into(result(accumulator[0]))
+
+            self.get_result = get_result  # type: ignore[method-assign]
+            self.add = _one_more if self.leaves_elements else lambda value, kept: (add(kept[0], record(value)),)  # type: ignore[assignment, method-assign]
         return self
 
+    @property
+    def leaves_elements(self) -> bool:
+        """Whether nothing of a record is looked at."""
+        return len(self.parts) == 1 and isinstance(self.parts[0], RecordCount)
+
     def create_accumulator(self) -> tuple[Any, ...]:
-        return tuple(part.create() for part in self.parts)
+        return tuple([part.create() for part in self.parts])
 
     def add(self, value: Any, accumulator: Any) -> tuple[Any, ...]:
         record = self._record(value)

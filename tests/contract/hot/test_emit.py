@@ -52,6 +52,7 @@ def collector(hot: ModuleType, name: str, width: int) -> Any:
 
         def _emit_nested(self, values: Any) -> None:
             self.nested.append(values)
+            self._rows.append(values)
 
         def _emit_slow(self, *call: Any) -> None:
             self.slow.append(call)
@@ -112,14 +113,14 @@ def test_a_bolts_row_goes_to_the_main_stream_only_if_nothing_of_it_is_special(
     made = collector(hot, name, width)
     made._mine.is_owned = is_owned
     made.emit(values, stream, timestamp)
-    if is_plain(values, width) and stream == DEFAULT_STREAM and timestamp is None and is_owned:
+    if is_plain(values, width) and stream == DEFAULT_STREAM and is_owned:
         assert [id(row) for row in made._rows] == [id(values)] and not made.slow and not made.nested
+        assert made._main.stamps == ({} if timestamp is None else {0: timestamp})
+    elif made.nested:
+        assert is_owned and type(values) is tuple and len(values) == width and made.nested == [values] and not made.slow
+        assert made._main.stamps == ({} if timestamp is None else {0: timestamp})
     else:
-        assert made._rows == []
-        if made.nested:
-            assert is_owned and type(values) is tuple and len(values) == width and made.nested == [values] and not made.slow
-        else:
-            assert made.slow == [(values, stream, timestamp)]
+        assert made._rows == [] and made.slow == [(values, stream, timestamp)] and made._main.stamps == {}
 
 
 @pytest.mark.parametrize("name", MESSAGE_WIDTHS)
@@ -146,10 +147,13 @@ def test_a_spouts_row_goes_to_the_main_stream_with_its_message_and_its_timestamp
 
 
 def test_a_refused_timestamp_leaves_no_row(hot: ModuleType) -> None:
-    made = collector(hot, "EmitMessageOne", 1)
+    spout, bolt = collector(hot, "EmitMessageOne", 1), collector(hot, "EmitOne", 1)
     with pytest.raises(ValueError):
-        made.emit(("a",), 1, timestamp=-1)
-    assert made._rows == [] and made._messages == []
+        spout.emit(("a",), 1, timestamp=-1)
+    with pytest.raises(ValueError):
+        bolt.emit(("a",), timestamp=-1)
+    assert spout._rows == [] and spout._messages == [] and spout._main.stamps == {}
+    assert bolt._rows == [] and bolt._main.stamps == {}
 
 
 def test_arguments_may_be_named(hot: ModuleType) -> None:

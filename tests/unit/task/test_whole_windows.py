@@ -11,8 +11,9 @@ from tests.tasks.components import CHECKPOINTED, TRACKED, Sink
 from tests.tasks.solo import Solo
 from tests.unit.task.operators import Source, between, decide, put, sums, time
 from topo import aggregates
+from topo.api.operator_bolts import WindowBolt
 from topo.api.watermarks import WatermarkStrategy
-from topo.api.windows import SlidingEventTimeWindows
+from topo.api.windows import ProcessWindowFunction, SlidingEventTimeWindows
 from topo.builder import TopologyBuilder
 from topo.wire.frames import FrameKind
 
@@ -76,7 +77,7 @@ def test_panes_whose_result_raises_are_repeated_alone_and_as_often_as_attempts_a
 
 
 @BOTH
-def test_results_that_can_change_leave_one_by_one_and_are_as_safe(delivery: str) -> None:
+def test_results_that_can_change_are_as_safe(delivery: str) -> None:
     class Listed(aggregates.Collect):
         def get_result(self, accumulator: Any) -> Any:
             return list(accumulator)
@@ -159,3 +160,97 @@ def test_a_result_that_cannot_be_routed_fails_the_inputs_of_its_pane_alone() -> 
     assert "nan" in solo.errors()[0]
     decide(solo, FrameKind.ACKED)
     assert list(solo.owed(ids.pairs)) == ids.roots[1:2] and solo.task.runner.pending == 0
+
+
+class Repeated(ProcessWindowFunction):
+    """Emits a row for each unit of the sum; raises for some sums behind the first row, each as often as given."""
+
+    def __init__(self, raises: dict[int, int] | None = None) -> None:
+        self.raises = raises or {}
+        self.calls: list[int] = []
+
+    def open(self) -> None:
+        self.put_result = self.put
+
+    def put(self, key: Any, window: Any, result: Any, put: Any) -> None:
+        self.calls.append(result)
+        for number in range(result):
+            put((key, window.start, number))
+            if self.raises.get(result):
+                self.raises[result] -= 1
+                raise ValueError("unlucky")
+
+    def process(self, key: Any, elements: Any, context: Any, collector: Any) -> None:
+        for result in elements:
+            self.put(key, context.window, result, collector.emit)
+
+
+def repeated(function: ProcessWindowFunction) -> WindowBolt:
+    return sums(process=function, outputs=("key", "start", "number"))
+
+
+@BOTH
+def test_panes_with_any_number_of_rows_fire_together(delivery: str) -> None:
+    solo = between(repeated(function := Repeated()), delivery=delivery)
+    given = [("a", 2), ("b", 0), ("c", 1), ("d", 3)]
+    ids = put(solo, given, [1] * 4)
+    time(solo, 10)
+    assert solo.rows() == [(key, 0, number) for key, count in given for number in range(count)]
+    assert function.calls == [2, 0, 1, 3]
+    levels = solo.task.statistics().levels
+    assert (levels["open_windows"], levels["timers"]) == (0.0, 0.0)
+    if delivery == TRACKED:
+        roots = solo.roots(FrameKind.INIT)
+        assert len(roots) == 3, "a pane without rows needs no verdict"
+        assert set(solo.owed(ids.pairs)) == {ids.roots[0], ids.roots[2], ids.roots[3]}
+        decide(solo, FrameKind.FAILED, roots[:1])
+        decide(solo, FrameKind.ACKED, roots[1:])
+        assert solo.roots(FrameKind.FAIL) == ids.roots[:1] and list(solo.owed(ids.pairs)) == ids.roots[:1]
+
+
+@BOTH
+@pytest.mark.parametrize("times", [1, 99])
+def test_rows_of_a_pane_that_raises_are_discarded_and_the_others_are_made_once(delivery: str, times: int) -> None:
+    solo = between(repeated(function := Repeated({2: times})), delivery=delivery, attempts=3)
+    ids = put(solo, [("a", 1), ("b", 2), ("c", 3)], [1] * 3)
+    time(solo, 10)
+    fails = times == 99
+    assert sorted(solo.rows()) == [
+        (key, 0, number) for key, count in (("a", 1), ("b", 0 if fails else 2), ("c", 3)) for number in range(count)
+    ]
+    assert Counter(function.calls) == {1: 1, 2: 3 if fails else 2, 3: 1}
+    if delivery == TRACKED:
+        assert solo.roots(FrameKind.FAIL) == (ids.roots[1:2] if fails else [])
+    else:
+        assert [given[0] for given in solo.given_up()] == (["b"] if fails else [])
+
+
+@BOTH
+def test_panes_of_a_bolt_without_outputs_fire_together(delivery: str) -> None:
+    builder = TopologyBuilder("one").config(delivery=delivery)
+    builder.set_spout("a", Source(), watermarks=WatermarkStrategy.emitted())
+    builder.set_bolt("b", sums(process=(function := Repeated()), outputs={})).fields_grouping("a", "key")
+    solo = Solo(builder.build(), "b")
+    ids = put(solo, [("a", 0), ("b", 0)], [1, 1])
+    time(solo, 10)
+    assert function.calls == [0, 0] and solo.rows() == []
+    if delivery == TRACKED:
+        assert solo.owed(ids.pairs) == {} and solo.task.runner.pending == 0
+
+
+@BOTH
+def test_user_code_may_change_a_result_that_the_accumulator_holds(delivery: str) -> None:
+    class Kept(aggregates.Collect):
+        def get_result(self, accumulator: Any) -> Any:
+            return accumulator
+
+    class Emptying(Repeated):
+        def put(self, key: Any, window: Any, result: Any, put: Any) -> None:
+            count = len(result)
+            result.clear()
+            super().put(key, window, count, put)
+
+    solo = between(sums(aggregate=Kept("value"), process=Emptying({2: 1}), outputs=("key", "start", "number")), delivery=delivery)
+    put(solo, [("a", 1), ("a", 2), ("b", 3)], [1] * 3)
+    time(solo, 10)
+    assert sorted(solo.rows()) == [("a", 0, 0), ("a", 0, 1), ("b", 0, 0)]

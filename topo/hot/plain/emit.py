@@ -19,27 +19,33 @@ class Emit:
 
     Attributes:
         _mine: the lock that the task's thread owns.
+        _main: the main stream: its `stamps` are timestamps by row.
         _rows: of the main stream.
         _width: of the main stream; -1 without one.
+        _checked: returns a timestamp, or refuses it.
         _emit_nested: takes a row of the main stream's width that does not only hold ATOMS.
         _emit_slow: takes all other rows, or refuses them.
     """
 
     _mine: Any
+    _main: Any
     _rows: list[Row]
     _width: int
+    _checked: Any
     _emit_nested: Any
     _emit_slow: Any
 
     def emit(self, values: Sequence[Any], stream: str = DEFAULT_STREAM, timestamp: int | None = None) -> None:
         """Emit one tuple, anchored on the current input."""
-        if stream is DEFAULT_STREAM and timestamp is None and type(values) is tuple and len(values) == self._width:
+        if stream is DEFAULT_STREAM and type(values) is tuple and len(values) == self._width:
             for value in values:
                 kind = type(value)
                 if kind is not str and kind is not int and kind not in ATOMS:
                     break
             else:
                 if self._mine._is_owned():
+                    if timestamp is not None:
+                        self._main.stamps[len(self._rows)] = self._checked(timestamp)
                     self._rows.append(values)
                     return
         self._emit_slow(values, stream, timestamp)
@@ -62,7 +68,7 @@ class EmitOne(Emit):
                     else:
                         self._emit_nested(values)
                     return
-        self._emit_slow(values, stream, timestamp)
+        super().emit(values, stream, timestamp)
 
 
 class EmitTwo(Emit):
@@ -83,7 +89,7 @@ class EmitTwo(Emit):
                     else:
                         self._emit_nested(values)
                     return
-        self._emit_slow(values, stream, timestamp)
+        super().emit(values, stream, timestamp)
 
 
 class EmitThree(Emit):
@@ -108,7 +114,7 @@ class EmitThree(Emit):
                     else:
                         self._emit_nested(values)
                     return
-        self._emit_slow(values, stream, timestamp)
+        super().emit(values, stream, timestamp)
 
 
 class EmitFour(Emit):
@@ -134,7 +140,7 @@ class EmitFour(Emit):
                     else:
                         self._emit_nested(values)
                     return
-        self._emit_slow(values, stream, timestamp)
+        super().emit(values, stream, timestamp)
 
 
 class EmitMessage:

@@ -23,7 +23,7 @@ def independent(value: Any) -> Any:
     if kind in ATOMS:
         return value
     if kind is tuple:
-        return value if all(type(one) in ATOMS for one in value) else tuple([independent(one) for one in value])
+        return value if ATOMS.issuperset(map(type, value)) else tuple([independent(one) for one in value])
     if kind is list:
         return [independent(one) for one in value]
     if kind is dict:

@@ -106,7 +106,7 @@ class ColumnWindows:
         results: Any = results_of(table, self._aggregate.parts, len(self._keys), window)
         for first in range(0, len(results), _AT_ONCE):
             windows.begin_call()
-            if not windows.scope.fired_whole((), window, results.slice(first, first + _AT_ONCE), window.max_timestamp):
+            if not windows.scope.fired_whole((), window, results.slice(first, first + _AT_ONCE), (), window.max_timestamp):
                 # These results leave one by one, as those of cells.
                 self._merge(window, self._waiting.accumulators(table.slice(first)))
                 break

@@ -29,6 +29,8 @@ PREVIOUS_STATE = "__previous-firing"
 H = TypeVar("H", "ValueState", "ListState", "MapState", "ReducingState", "AggregatingState")
 ResultOf = Callable[[Any, Any, Any], Any]
 """Makes the row to emit of key, window and result."""
+PutResult = Callable[[Any, Any, Any, Callable[[Any], None]], None]
+"""Puts the rows of a result out, of key, window, the result, and a function that takes a row."""
 
 
 class FunctionContext(Struct, frozen=True):
@@ -51,7 +53,14 @@ class FunctionContext(Struct, frozen=True):
 
 
 class WindowFunction(ABC):
-    """Puts out what a window gives, always with the last timestamp of the window."""
+    """Puts out what a window gives, always with the last timestamp of the window.
+
+    Attributes:
+        put_result: in place of `apply` for a result whose rows go to the main stream and need no context; None where that is
+            not so. The caller copies the accumulator before, where user code may change the result.
+    """
+
+    put_result: PutResult | None = None
 
     def open(self, context: FunctionContext) -> None:
         """Called once, before the first element."""
@@ -73,6 +82,7 @@ class EmitResult(WindowFunction):
 
     def __init__(self, result_of: ResultOf) -> None:
         self.result_of = result_of
+        self.put_result = lambda key, window, value, put: put(result_of(key, window, value))
 
     def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
         for value in elements:
@@ -98,6 +108,7 @@ class CallUser(WindowFunction):
         previous = None if keeps is None else context.state.value(PREVIOUS_STATE, ttl=keeps)
         self._context = _Context(context, self._rows, previous)
         self._function.open()
+        self.put_result = self._function.put_result if self._shows_key and previous is None else None
 
     def apply(self, key: Any, window: Any, elements: Sequence[Any]) -> None:
         context = self._context

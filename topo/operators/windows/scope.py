@@ -55,13 +55,14 @@ class WindowScope(Protocol):
     def released(self, key: Any, window: Any) -> None:
         """The pane holds nothing any more."""
 
-    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], timestamp: int) -> bool:
+    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], ends: Sequence[int], timestamp: int) -> bool:
         """Put out the only results of panes of one window, and release the panes.
 
         Args:
             keys: of the panes.
             window: the panes' window.
-            rows: for each pane one.
+            rows: of all panes, in the order of the keys.
+            ends: for each pane the number of rows up to its last.
             timestamp: of the rows.
 
         Returns:
@@ -99,7 +100,7 @@ class NoWindowScope:
 
     def released(self, key: Any, window: Any) -> None: ...
 
-    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], timestamp: int) -> bool:
+    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], ends: Sequence[int], timestamp: int) -> bool:
         return False
 
     def released_all(self, window: Any) -> None: ...

@@ -1,8 +1,8 @@
 """Windows that fire whole: one timer for all keys of a window, which fire one after the other when the watermark reaches it.
 
 So do tumbling and sliding windows of event time with the event-time trigger and no lateness. Their timers follow from their
-contents, so no checkpoint has them. Results that need no further call of user code leave in batches; a pane whose call raises,
-or whose result cannot go that way, is fired alone, as the panes of all other windows are.
+contents, so no checkpoint has them. Results of functions with `put_result` leave in batches; a pane whose call raises, or whose
+result cannot go that way, is fired alone, as the panes of all other windows are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from topo.operators.state.deep_copy import independent
 from topo.operators.time.timer_queue import TimerQueue
 from topo.operators.time.timers import Brake
 from topo.operators.windows.contents import Accumulated, WindowContents
-from topo.operators.windows.functions import EmitResult, ResultOf, WindowFunction
+from topo.operators.windows.functions import EmitResult, PutResult, WindowFunction
 from topo.operators.windows.scope import WindowScope
 
 _AT_ONCE = 1_024
@@ -41,7 +41,8 @@ class WindowEnds:
     def __init__(self, contents: WindowContents, function: WindowFunction, end_pane: EndPane) -> None:
         self._contents = contents
         self._end_pane = end_pane
-        self._result_of = function.result_of if isinstance(function, EmitResult) and isinstance(contents, Accumulated) else None
+        self._function = function if isinstance(contents, Accumulated) else None
+        self._copies = not isinstance(function, EmitResult)
         self._ends: list[tuple[int, TimeWindow]] = []
         self._known: set[TimeWindow] = set()
 
@@ -50,7 +51,8 @@ class WindowEnds:
         self._output = output
         self._scope = scope
         self._brake = brake
-        self._can_undo = can_undo
+        # A further attempt has to find the accumulator as it was, and user code may change the result.
+        self._copies |= can_undo
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -100,26 +102,26 @@ class WindowEnds:
 
     def _fire_panes(self, window: TimeWindow) -> bool:
         keys = self._contents.handle.table.keys(window)
-        if self._result_of is None:
+        put_result = None if self._function is None else self._function.put_result
+        if put_result is None:
             for key in keys:
                 if self._brake.is_on:
                     return False
                 self._end_pane(key, window, None)
             return True
-        return all(self._fire_some(window, keys[at : at + _AT_ONCE], self._result_of) for at in range(0, len(keys), _AT_ONCE))
+        return all(self._fire_some(window, keys[at : at + _AT_ONCE], put_result) for at in range(0, len(keys), _AT_ONCE))
 
-    def _fire_some(self, window: TimeWindow, keys: Sequence[Any], result_of: ResultOf) -> bool:
+    def _fire_some(self, window: TimeWindow, keys: Sequence[Any], put_result: PutResult) -> bool:
         """Fire the panes of some keys; False if the brake has left some."""
         last = window.max_timestamp
         while keys:
-            results, error = self._results(window, keys, result_of)
-            made, keys = keys[: len(results)], keys[len(results) :]
-            rows = [row for row in results if row is not None]
-            if rows and len(rows) == len(made) and self._scope.fired_whole(made, window, rows, last):
+            rows, ends, error = self._results(window, keys, put_result)
+            made, keys = keys[: len(ends)], keys[len(ends) :]
+            if made and self._scope.fired_whole(made, window, rows, ends, last):
                 self._contents.handle.table.discard(window, made)
             else:
-                for key, row in zip(made, results, strict=True):
-                    self._end_pane(key, window, _nothing if row is None else partial(self._output.emit, row, last))
+                for key, first, end in zip(made, (0, *ends), ends):  # noqa: B905
+                    self._end_pane(key, window, partial(self._emit, rows[first:end], last))
             if error is not None:
                 self._end_pane(keys[0], window, partial(_raise, error))
                 keys = keys[1:]
@@ -127,31 +129,36 @@ class WindowEnds:
                 return False
         return True
 
-    def _results(self, window: TimeWindow, keys: Sequence[Any], result_of: ResultOf) -> tuple[list[Any], Exception | None]:
-        """Return the rows of the first keys, None for a pane without result; and the error of the next key if its call raised."""
+    def _emit(self, rows: Sequence[Any], timestamp: int) -> None:
+        for row in rows:
+            self._output.emit(row, timestamp)
+
+    def _results(
+        self, window: TimeWindow, keys: Sequence[Any], put_result: PutResult
+    ) -> tuple[list[Any], list[int], Exception | None]:
+        """Return the rows of the first keys, where those of each key end, and the error of the next key if its call raised."""
         contents = self._contents
         assert isinstance(contents, Accumulated)
         cells, result, brake = contents.handle.table.rows(window), contents.result, self._brake
-        rows: list[Any] = []
+        rows, ends = list[Any](), list[int]()
+        put = rows.append
         try:
             for key in keys:
                 if brake.is_on:
                     break
                 kept = cells[key]
-                if self._can_undo and type(kept) not in ATOMS:
-                    # A further attempt has to see what this one has seen.
+                if self._copies and type(kept) not in ATOMS:
                     kept = independent(kept)
                 value = result(kept)
-                rows.append(None if value is None else result_of(key, window, value))
+                if value is not None:
+                    put_result(key, window, value, put)
+                ends.append(len(rows))
         except Exception as error:
-            return rows, error
+            del rows[ends[-1] if ends else 0 :]
+            return rows, ends, error
         finally:
             contents.handle.table.give_back(window)
-        return rows, None
-
-
-def _nothing() -> None:
-    """A pane without result."""
+        return rows, ends, None
 
 
 def _raise(error: Exception) -> None:

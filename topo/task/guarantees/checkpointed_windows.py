@@ -18,7 +18,7 @@ from topo.task.window_calls import ElementCalls, TimerCall
 class CoveredScope(NoWindowScope):
     """The scope of a window operator in a topology with checkpoints, which cover its inputs: no pane is followed.
 
-    Windows that fire as a whole, with one result for each pane, emit the results together.
+    Windows that fire as a whole emit the results of their panes together.
 
     Args:
         collector: takes them.
@@ -27,7 +27,7 @@ class CoveredScope(NoWindowScope):
     def __init__(self, collector: BoltCollector) -> None:
         self._rows = OperatorRows(collector)
 
-    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], timestamp: int) -> bool:
+    def fired_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Any], ends: Sequence[int], timestamp: int) -> bool:
         """Emit the only results of panes together; False if they have to be emitted one by one."""
         return self._rows.emit_together(rows, timestamp)
 

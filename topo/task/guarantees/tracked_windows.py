@@ -170,7 +170,7 @@ class TrackedWindows:
     def _settle(self, now: float) -> None:
         self._inputs.settle_calls(self._collector, now)
 
-    def _send_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Row], timestamp: int) -> bool:
+    def _send_whole(self, keys: Sequence[Any], window: Any, rows: Sequence[Row], ends: Sequence[int], timestamp: int) -> bool:
         """Send the only results of panes as one batch, each under a root; False if they have to fire one by one."""
         now, tracker, collector = self._state.now, self._tracker, self._collector
         found = None if self._out.watermarks.is_used else tracker.only_panes(keys, window)
@@ -178,18 +178,18 @@ class TrackedWindows:
             return False
         if collector.count():
             self._settle(now)
-        main = collector.put_plain(rows, timestamp)
-        if main is None:
+        collector.current = ()
+        if not collector.put_rows(rows, timestamp):
             return False
         panes, roots = found
         owed, refused = bytearray(8 * len(roots)), dict[int, Exception]()
         if self._state.observer is not None:
             self._state.observer.rows_emitted(self._state.id, collector.streams)
-        if roots:
-            main.ends = list(range(1, len(rows) + 1))
-            self._out.emission.single(main, pack_words(roots), owed, refused.__setitem__, None)
-        else:
-            self._out.emission.untracked(main, self._inputs.reject_untracked(main))
+        if rows and roots:
+            collector.main.ends = list(ends)
+            self._out.emission.single(collector.main, pack_words(roots), owed, refused.__setitem__, None)
+        elif rows:
+            self._out.emission.untracked(collector.main, self._inputs.reject_untracked(collector.main))
         collector.clear()
         values = unpack_words(owed)
         for place, error in refused.items():

@@ -38,7 +38,7 @@ class WholeWindowScope(FiringScope):
         """Anchor the results of a key on a firing of its window."""
         super().firing(None, window)
 
-    def _emit_together(self, keys: Sequence[Any], window: Any, rows: Sequence[Row], timestamp: int) -> bool:
+    def _emit_together(self, keys: Sequence[Any], window: Any, rows: Sequence[Row], ends: Sequence[int], timestamp: int) -> bool:
         """Emit the results of some keys under one root; False if they have to fire one by one."""
         self.firing(None, window)
         is_done = self._rows.emit_together(rows, timestamp)

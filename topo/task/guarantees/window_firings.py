@@ -14,7 +14,7 @@ from topo.task.state import TaskState
 from topo.tracking.owed_ids import OwedIds
 from topo.tracking.window_tracking import WindowTracker
 
-SendWhole = Callable[[Sequence[Any], Any, Sequence[Row], int], bool]
+SendWhole = Callable[[Sequence[Any], Any, Sequence[Row], Sequence[int], int], bool]
 
 
 class WindowFirings:
