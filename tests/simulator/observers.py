@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ from topo.hot import Verdicts, unpack_words
 from topo.ids import TaskId
 from topo.task.flow_control import Arrival
 from topo.task.observer import TaskObserver
-from topo.tracking.source_messages import PendingMessage
 from topo.wire.control import Routes
 from topo.wire.frames import Columns, Frame, FrameKind
 
@@ -169,13 +168,13 @@ class TreeObserver(FrameObserver):
 
     # -- spouts ----------------------------------------------------------------------------------------------------------
 
-    def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[PendingMessage]) -> None:
+    def messages_pending(self, task: TaskId, roots: Sequence[int], message_ids: Sequence[Any], now: float) -> None:
         """Note whose messages they are."""
         history, stood_still_s = self.history, self._stood_still[task]
         history.roots += len(roots)
-        for root, (message, emitted_at, _) in zip(roots, records, strict=True):
+        for root, message in zip(roots, message_ids, strict=True):
             tree = history.trees.get(root) or history.plant(root)
-            tree.message, tree.emitted_at, tree.owner = message, emitted_at, self.process
+            tree.message, tree.emitted_at, tree.owner = message, now, self.process
             self._pending[task][root] = stood_still_s
             self._check_replay(task, message)
 
@@ -188,11 +187,12 @@ class TreeObserver(FrameObserver):
                 )
             lost.remove(message)
 
-    def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], late: int) -> None:
+    def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], pending: Container[int]) -> None:
         """Check a verdict."""
+        named, roots = len(roots), [root for root in roots if root in pending]
         if verdict == "reset" and task in self.history.replays_in_order:
             self._lost[task] = [] if self._has_suspects[task] else [self.history.trees[root].message for root in roots]
-        if late:
+        if len(roots) < named:
             self.history.count("late verdict")
         for root in roots:
             if verdict == "acked":

@@ -16,7 +16,6 @@ from topo.hot import Verdicts
 from topo.ids import TaskId
 from topo.task.batch import Batch
 from topo.task.flow_control import Arrival
-from topo.tracking.source_messages import PendingMessage
 from topo.tracking.spout_task import MessageObserver
 from topo.wire.control import Routes
 from topo.wire.frames import Columns, Frame
@@ -78,8 +77,8 @@ class TaskObserver(MessageObserver):
     def roots_drawn(self, task: TaskId, roots: list[int]) -> None:
         """A spout task has drawn the roots of messages. The observer may set their `TRACED_BIT`, in place."""
 
-    def messages_pending(self, task: TaskId, roots: Sequence[int], records: Sequence[PendingMessage]) -> None:
-        """A spout task is about to send messages that ackers follow."""
+    def messages_pending(self, task: TaskId, roots: Sequence[int], message_ids: Sequence[Any], now: float) -> None:
+        """A spout task is about to send messages that ackers follow; `now` is when they were emitted."""
 
     def messages_refused(self, task: TaskId, message_ids: Sequence[Any]) -> None:
         """A spout task does not send messages because their ids cannot be used."""

@@ -227,10 +227,8 @@ class SourceMessages:
             self._failed(record, f"no verdict within {self._task.config.message_timeout_s:g} s", now)
 
     def _observe_verdict(self, verdict: str, roots: Sequence[int]) -> None:
-        observer = self._task.observer
-        if observer is not None:
-            pending = [root for root in roots if root in self.pending]
-            observer.messages_decided(self._task.id, verdict, pending, len(roots) - len(pending))
+        if self._task.observer is not None:
+            self._task.observer.messages_decided(self._task.id, verdict, roots, self.pending)
 
     def _completed(self, complete: list[PendingMessage], now: float) -> None:
         if self._letters:
@@ -306,7 +304,7 @@ class SourceMessages:
         suspected = [message for message, _, _ in self.pending.find(suspects)] if suspects else []
         drained = self.pending.drain()
         if self._task.observer is not None:
-            self._task.observer.messages_decided(self._task.id, "reset", list(drained), 0)
+            self._task.observer.messages_decided(self._task.id, "reset", list(drained), drained)
         lost = list(drained.values())
         self._counters.reset += len(lost)
         if not self.is_retrying:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from topo.api.streams import StreamDeclaration
@@ -23,14 +23,14 @@ class SentRow(NamedTuple):
 class MessageObserver:
     """Watches what becomes of the messages of spout tasks; part of `topo.task.observer.TaskObserver`."""
 
-    def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], late: int) -> None:
-        """Pending messages are about to be removed.
+    def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], pending: Container[int]) -> None:
+        """Pending messages are about to be removed, or with "reset" have just been.
 
         Args:
             task: of the spout.
             verdict: "acked", "failed", or "reset" when an epoch begins.
-            roots: of messages that are pending.
-            late: how many more the verdict names, which are not pending any more.
+            roots: that the verdict names.
+            pending: has those of them that are pending; the others come too late.
         """
 
     def messages_expired(self, task: TaskId, roots: Sequence[int], due: float, now: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from topo.api.tuples import Origin
@@ -9,7 +11,7 @@ from topo.hot import pack_words
 from topo.ids import TRACED_BIT, Epoch, Incarnation, TaskId
 from topo.task.batch import Batch
 from topo.task.flow_control import Arrival
-from topo.wire.frames import Anchoring, Frame, FrameKind
+from topo.wire.frames import Anchoring, Columns, Frame, FrameKind
 from topo.worker.tracer import MOST_ANCHORED, MOST_OPEN, MOST_SPANS_S, Tracer, traced_places
 
 SPOUT, OTHER, BOLT = TaskId(1), TaskId(2), TaskId(3)
@@ -35,7 +37,7 @@ def drawn(tracer: Tracer, count: int = 50, first: int = 7) -> list[int]:
     """Return those of some roots that the tracer marks."""
     roots = list(range(first, first + count))
     tracer.roots_drawn(SPOUT, roots)
-    tracer.messages_pending(SPOUT, roots, [(f"id {root}", 0.0, None) for root in roots])
+    tracer.messages_pending(SPOUT, roots, [f"id {root}" for root in roots], 0.0)
     assert [root & ~TRACED_BIT for root in roots] == list(range(first, first + count))
     return [root for root in roots if root & TRACED_BIT]
 
@@ -73,7 +75,7 @@ def test_a_message_is_reported_with_its_verdict_and_wall_times(time: Time) -> No
     tracer = tracer_at(time)
     (root,) = drawn(tracer, count=1)
     time.now += 0.25
-    tracer.messages_decided(SPOUT, "acked", [3, root], 0)
+    tracer.messages_decided(SPOUT, "acked", [3, root], {3, root})
     (report,) = tracer.reports()
     assert (report.seen, report.matched) == (1, 1)
     assert report.rows == [
@@ -109,7 +111,7 @@ def test_messages_that_get_no_verdict_are_bounded_and_it_is_said(time: Time) -> 
     assert marked == MOST_OPEN and not drawn(tracer, first=MOST_OPEN + 7)
     (report,) = tracer.reports()
     assert report.problem == "2,000 traced messages of a spout task have no verdict; no more begin"
-    tracer.messages_decided(SPOUT, "acked", [TRACED_BIT | 7], 0)
+    tracer.messages_decided(SPOUT, "acked", [TRACED_BIT | 7], ())
     time.now += 1
     assert len(drawn(tracer, count=1, first=MOST_OPEN + 7)) == 1
 
@@ -139,3 +141,23 @@ def test_a_tuple_without_a_span_leaves_those_behind_it_theirs(time: Time) -> Non
     assert tracer.slice_begins(BOLT, batch, 2, 3) == 3
     tracer.inputs_acked(BOLT, [batch.ids_at(2)])
     assert [row["outcome"] for report in tracer.reports() for row in report.rows] == ["acked"]
+
+
+class Unread(list[int]):
+    """Ids of a batch that must not be looked at one by one."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("a batch without a traced tuple is read")
+
+    __getitem__ = __contains__ = lambda *_: pytest.fail("a batch without a traced tuple is read")  # type: ignore[assignment]
+
+
+def test_a_batch_costs_nothing_by_tuple_while_no_message_is_traced(time: Time) -> None:
+    tracer, ids = tracer_at(time, share=1.0), Unread([1, 2, 3])
+    tracer.roots_drawn(SPOUT, [1, 2, 3])
+    tracer.messages_pending(SPOUT, ids, ids, 0.0)
+    tracer.messages_decided(SPOUT, "acked", ids, ids)
+    tracer.messages_expired(SPOUT, ids, 0.0, 0.0)
+    tracer.rows_anchored(BOLT, ids, ids, ids, ids)  # type: ignore[arg-type]
+    tracer.rows_routed(BOLT, OTHER, 0, Columns(Anchoring.SINGLE, [], ids, ids))  # type: ignore[arg-type]
+    tracer.inputs_acked(BOLT, ids)  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ class Pending(Generic[R]):
         self._touched = {}
         return self._map.drain()
 
-    def __contains__(self, root: int) -> bool:
+    def __contains__(self, root: object) -> bool:
         return root in self._map
 
     def __len__(self) -> int:

@@ -111,7 +111,7 @@ class RotatingMap(Generic[K, V]):
         self._part()
         return held
 
-    def __contains__(self, key: K) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self.entries
 
     def __iter__(self) -> Iterator[K]:

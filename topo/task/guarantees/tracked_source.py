@@ -145,8 +145,7 @@ class TrackedSource(SourceGuarantee):
         while self._pending.collides(roots):
             roots = self._draw_roots(messages, first_time)
         if self._state.observer is not None:
-            records = list(records)
-            self._state.observer.messages_pending(self.task, roots, records)
+            self._state.observer.messages_pending(self.task, roots, messages, now)
         self._pending.add(roots, records)
         if unreadable := self._emission.drop_unreadable(stream):
             failed = {roots[row]: error for row, _, error in unreadable}
