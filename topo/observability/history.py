@@ -14,8 +14,9 @@ import math
 import zlib
 from array import array
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -229,6 +230,11 @@ def columns_of(row: Mapping[str, Any]) -> PastPoints:
     return columns
 
 
+def reach_back(parts: Sequence[PastPoints], since_s: int) -> bool:
+    """Whether the points of a master, oldest first, begin at a moment or before it: older ones are not needed."""
+    return bool(parts) and parts[0].length > 0 and parts[0].first_s < since_s + parts[0].step_s
+
+
 def joined(parts: Iterable[PastPoints], since_s: int, until_s: int, step_s: int) -> PastPoints:
     """Return the points of several columns at one distance; later parts take precedence where they overlap.
 
@@ -240,33 +246,32 @@ def joined(parts: Iterable[PastPoints], since_s: int, until_s: int, step_s: int)
     first, length = since_s // step_s, max(0, -(-until_s // step_s) - since_s // step_s)
     if length > 100_000:
         raise UserError(f"{length:,} points of {step_s} s are too many; choose a longer step or a shorter time")
-    sums: dict[tuple[str, str], dict[int, tuple[int, float, int]]] = {}
+    series: dict[tuple[str, str], array[float]] = {}
     marks: dict[tuple[int, str], None] = {}
-    for order, part in enumerate(parts):
+    for part in parts:
         marks |= dict.fromkeys(part.marks)
-        begins = [part.first_s + place * part.step_s for place in range(part.length)]
-        spans = [(begin // step_s - first, (begin + part.step_s - 1) // step_s - first) for begin in begins]
-        if part.step_s <= step_s:
-            spans = [(begin, begin) for begin, _ in spans]
         for key, column in part.series.items():
-            points = sums.setdefault(key, {})
-            covered = (
-                (place, value) for (begin, end), value in zip(spans, column, strict=True) for place in range(begin, end + 1)
-            )
-            for place, value in covered:
-                if math.isnan(value) or not 0 <= place < length:
-                    continue
-                origin, total, count = points.get(place, (order, 0.0, 0))
-                if origin != order:
-                    total, count = 0.0, 0
-                if key[1] in GREATEST:
-                    points[place] = (order, max(total, value) if count else value, 1)
-                else:
-                    points[place] = (order, total + value, count + 1)
-    series = {}
-    for key, points in sums.items():
-        series[key] = array("f", [math.nan]) * length
-        for place, (_, total, count) in points.items():
-            series[key][place] = total / count
+            points = series.setdefault(key, array("f", [math.nan]) * length)
+            for place, value in _placed(part, column, step_s, is_greatest=key[1] in GREATEST):
+                if 0 <= place - first < length and not math.isnan(value):
+                    points[place - first] = value
     shown = sorted(mark for mark in marks if 1000 * since_s <= mark[0] < 1000 * until_s)
     return PastPoints(first * step_s, step_s, length, series, shown)
+
+
+def _placed(part: PastPoints, column: array[float], step_s: int, *, is_greatest: bool) -> Iterable[tuple[int, float]]:
+    """Return the points of a column at another distance: the number of each, its moment through the distance, and its value."""
+    if part.step_s == step_s:
+        return enumerate(column, part.first_s // step_s)
+    sums: dict[int, tuple[float, int]] = {}
+    for value, begin in zip(column, count(part.first_s, part.step_s), strict=False):
+        if math.isnan(value):
+            continue
+        last = begin if part.step_s < step_s else begin + part.step_s - 1
+        for place in range(begin // step_s, last // step_s + 1):
+            total, number = sums.get(place, (0.0, 0))
+            if is_greatest:
+                sums[place] = (max(value, total) if number else value, 1)
+            else:
+                sums[place] = (total + value, number + 1)
+    return ((place, total / number) for place, (total, number) in sums.items())

@@ -16,11 +16,6 @@ def dead_letter_rows(folder: TopologyFolder) -> list[dict[str, Any]]:
     found = []
     for number, row in enumerate(read_json_lines(folder.dead_letters), 1):
         replay = replays.get(number)
-        found.append(
-            {
-                "id": number,
-                **{name: value for name, value in row.items() if name != "packed"},
-                "replay": None if replay is None else {name: replay[name] for name in _SHOWN},
-            }
-        )
+        shown = {name: value for name, value in row.items() if name != "packed"}
+        found.append({"id": number, **shown, "replay": replay and {name: replay[name] for name in _SHOWN}})
     return found

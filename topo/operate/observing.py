@@ -89,13 +89,10 @@ def log_levels(
 ) -> list[dict[str, Any]]:
     """Change log levels by logger ("" is the root) for a while, in the workers of a component or in all.
 
-    Returns the levels that are changed.
-
-    Raises as `observe`.
+    Returns the levels that are changed. Raises as `observe`.
     """
     client = Client.of(folder)
     if levels is not None:
         spec = {"levels": dict(levels)}
         client.request("observe", deadline_s, kind="log-level", component=component, spec=spec, for_s=for_s)
-    answer: list[dict[str, Any]] = client.request("log_levels", deadline_s)
-    return answer
+    return list(client.request("log_levels", deadline_s))

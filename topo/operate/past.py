@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from topo.errors import FrameError
 from topo.master_process.client import Client, Unreachable
-from topo.observability.history import PastPoints, columns_of, joined
+from topo.observability.history import PastPoints, columns_of, joined, reach_back
 from topo.storage.state_folder import TopologyFolder, json_lines
 
 DEADLINE_S = 10.0
@@ -21,24 +22,30 @@ def history(
     step_s: int,
     *,
     until_s: int | None = None,
+    subjects: Iterable[str] | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> PastPoints:
     """Return the points of a topology from `since_s` (seconds since 1970) until now, at a distance of `step_s`.
 
-    An ended or lost topology has those on disk, at most every 10 s.
+    An ended or lost topology has those on disk, at most every 10 s. With `subjects` there are those of these alone.
 
     Raises:
         AnswerTimeout: its master runs, and does not answer.
         UserError: that would be too many points.
     """
-    parts = list(_stored(folder, since_s))
+    parts: list[PastPoints] = []
     if folder.is_running():
-        try:
+        # It may have ended meanwhile, or have just begun: then the lines on disk are all.
+        with suppress(Unreachable):
             rows = Client.of(folder).request("history", deadline_s, since_ms=1000 * since_s, step_s=step_s)
-            parts += [columns_of(row) for row in rows]
-        except Unreachable:
-            # It has ended meanwhile, or has just begun: the lines on disk are all.
-            parts = list(_stored(folder, since_s))
+            parts = [columns_of(row) for row in rows]
+    if not reach_back(parts, since_s):
+        # The lines of a long run are many, and the master knows the latest.
+        parts = [*_stored(folder, since_s), *parts]
+    if subjects is not None:
+        shown = set(subjects)
+        for part in parts:
+            part.series = {key: column for key, column in part.series.items() if key[0] in shown}
     return joined(parts, since_s, int(time.time()) + 1 if until_s is None else until_s, step_s)
 
 
@@ -55,13 +62,11 @@ def _stored(folder: TopologyFolder, since_s: int) -> Iterator[PastPoints]:
             yield columns
 
 
-def as_data(columns: PastPoints, subjects: Iterable[str] | None = None) -> dict[str, Any]:
+def as_data(columns: PastPoints) -> dict[str, Any]:
     """Return points as plain values: missing ones are None."""
-    shown = None if subjects is None else set(subjects)
     series: dict[str, dict[str, list[float | None]]] = {}
     for (subject, name), column in sorted(columns.series.items()):
-        if shown is None or subject in shown:
-            series.setdefault(subject, {})[name] = [None if math.isnan(value) else float(f"{value:.6g}") for value in column]
+        series.setdefault(subject, {})[name] = [None if math.isnan(value) else float(f"{value:.6g}") for value in column]
     return {
         "first_ms": 1000 * columns.first_s,
         "step_s": columns.step_s,

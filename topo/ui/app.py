@@ -118,9 +118,11 @@ class _Page:
 
     async def api(self, request: Request) -> Response:
         self._role(request)
-        return Response(as_text(await self._answer(request)), media_type="application/json")
+        answer = await self._answer(request)
+        return Response(answer if isinstance(answer, str) else as_text(answer), media_type="application/json")
 
     async def _answer(self, request: Request) -> Any:
+        """Return the answer to a GET request; text is JSON already."""
         path, query = request.path_params, request.query_params
         if "name" not in path:
             return await self._list()
@@ -142,7 +144,7 @@ class _Page:
                 return {"workers": (topology.folder.last_summary() or {}).get("workers", [])}
         if what not in READ:
             raise NotFoundError(f"a topology has no {what!r}; it has workers, log-levels, {', '.join(READ)}")
-        return await topology.alone(lambda: READ[what](topology.folder, query))
+        return await topology.alone(lambda: READ[what](topology.folder, query), str(query) if what == "history" else "")
 
     async def _list(self) -> dict[str, Any]:
         return {"type": "list", "at_ms": _now_ms(), "topologies": await self.live.rows()}
@@ -180,10 +182,8 @@ class _Page:
 
     async def unobserve(self, request: Request) -> Response:
         self._check_operator(request)
-        topology = self.live.find(request.path_params["name"])
-        return JSONResponse(
-            await topology.ask("unobserve", is_order=True, id=number(request.path_params, "observation", 0, MOST_ID))
-        )
+        topology, ended = self.live.find(request.path_params["name"]), number(request.path_params, "observation", 0, MOST_ID)
+        return JSONResponse(await topology.ask("unobserve", is_order=True, id=ended))
 
     async def act(self, request: Request) -> Response:
         asked = await self._order(request)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,8 @@ TICK_S = 1.0
 FINDINGS, FINDINGS_S = "10s", 5.0
 """The window whose overview has the findings, and how old it may be while another is shown."""
 DEADLINE_S = 2.0
+SHARED_S = 2.0
+"""How old the past may be: shorter than the time in which a browser asks again."""
 IDLE_S = 5.0
 """A window that was not shown for this time is not asked for."""
 MOST_TUPLES = 10_000
@@ -48,6 +49,7 @@ class LiveTopology:
         self._overviews: dict[str, tuple[float, Overview]] = {}
         """By window, when it was asked for, and the answer."""
         self._answers: dict[tuple[Any, ...], tuple[float, Any]] = {}
+        """By question, until when an answer is given to others, and the answer."""
         self._trace: _LiveTrace | None = None
         self._lock = asyncio.Lock()
         self._asked_at = -IDLE_S
@@ -88,19 +90,14 @@ class LiveTopology:
             TooManyQuestions: others wait already.
             Unreachable, AnswerTimeout, UserError: as `Client.request`.
         """
-        key = (verb, *(() if is_order else sorted(arguments.items())))
-        async with self._turn():
-            at, answer = self._answers.get(key, (-IDLE_S, None))
-            now = self._clock()
-            if now - at < TICK_S and not is_order:
-                return answer
+
+        async def request() -> Any:
             answer = await asyncio.to_thread(self._client.request, verb, DEADLINE_S, **arguments)
-            self._answers = {known: one for known, one in self._answers.items() if now - one[0] < TICK_S}
-            if not is_order:
-                self._answers[key] = now, answer
             # However different the questions are, the master is asked a few a second.
             await asyncio.sleep(TICK_S / 8)
             return answer
+
+        return await self._once(() if is_order else (verb, *sorted(arguments.items())), 0.0 if is_order else TICK_S, request)
 
     async def observe(self, kind: str, **asked: Any) -> Any:
         """Begin to watch. Raises as `ask`."""
@@ -131,19 +128,26 @@ class LiveTopology:
         counts = {"open": traces.open, "forgotten": traces.forgotten, "dropped": answer["dropped"] + traces.dropped}
         return answer | {"rows": [], "messages": messages} | counts
 
-    async def alone(self, read: Callable[[], Any]) -> Any:
-        """Read files of the topology on a thread, one question at a time. Raises TooManyQuestions, and what `read` raises."""
-        async with self._turn():
-            return await asyncio.to_thread(read)
+    async def alone(self, read: Callable[[], Any], shared_as: str = "") -> str:
+        """Return as JSON what `read` finds in files of the topology, on a thread, one question at a time.
 
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+        Under a name it is read once in `SHARED_S`, for all who ask. Raises TooManyQuestions, and the errors of `read`.
+        """
+        lasts_s = SHARED_S if shared_as else 0.0
+        return str(await self._once(("", shared_as), lasts_s, lambda: asyncio.to_thread(lambda: as_text(read()))))
+
+    async def _once(self, key: tuple[Any, ...], lasts_s: float, make: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the answer that is known under a key, or make one and keep it for a time."""
         if self._waiting >= 8:
             raise TooManyQuestions(f"too many questions about {self.folder.name!r}; try again in a second")
         self._waiting += 1
         try:
             async with self._questions:
-                yield
+                now = self._clock()
+                self._answers = {known: one for known, one in self._answers.items() if now < one[0]}
+                if key not in self._answers:
+                    self._answers[key] = now + lasts_s, await make()
+                return self._answers[key][1]
         finally:
             self._waiting -= 1
 

@@ -25,12 +25,10 @@ def past(folder: TopologyFolder, query: UrlQuery) -> Any:
         raise UserError("that is more than 2,000 points; take a greater step_s")
     subjects = query["subjects"].split(",") if query.get("subjects") else None
     begin_s = int(time.time()) - since_s
-    shown = as_data(history(folder, begin_s, max(1, step_s), deadline_s=_DEADLINE_S), subjects)
-    done = [{"at_ms": row["at_ms"], "text": f"{row['action']} by an operator"} for row in json_lines(folder.operator)]
-    shown["marks"] = sorted(
-        [*shown["marks"], *(one for one in done if one["at_ms"] >= 1000 * begin_s)], key=lambda one: one["at_ms"]
-    )
-    return shown
+    shown = as_data(history(folder, begin_s, max(1, step_s), subjects=subjects, deadline_s=_DEADLINE_S))
+    acts = [row for row in json_lines(folder.operator) if row["at_ms"] >= 1000 * begin_s]
+    marks = [*shown["marks"], *({"at_ms": row["at_ms"], "text": f"{row['action']} by an operator"} for row in acts)]
+    return shown | {"marks": sorted(marks, key=lambda one: one["at_ms"])}
 
 
 def errors(folder: TopologyFolder, query: UrlQuery) -> Any:

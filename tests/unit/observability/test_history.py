@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from topo.errors import FrameError, UserError
-from topo.observability.history import TIERS, History, PastPoints, block_of, columns_of, joined
+from topo.observability.history import TIERS, History, PastPoints, block_of, columns_of, joined, reach_back
 from topo.operate.past import history
 
 START_S = 1_700_000_000 // 300 * 300
@@ -163,3 +163,22 @@ def test_a_row_that_is_none_ends_no_history(tmp_path: Path) -> None:
     folder: Any = SimpleNamespace(older_history=tmp_path / "none", history=tmp_path / "history.jsonl", is_running=lambda: False)
     found = history(folder, START_S, 10, until_s=START_S + 30)
     assert list(found.series[KEY]) == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("since_s", [0, 10, 15, 605, 900, 1200])
+def test_points_reach_back_to_a_moment_unless_an_older_one_may_be_on_disk(since_s: int) -> None:
+    history = recorded(1200, first=600)
+    for step_s in (1, 10, 300):
+        assert reach_back(history.since(START_S + since_s, step_s), START_S + since_s) == (since_s > 600)
+    assert not reach_back(History().since(START_S + since_s, 1), START_S + since_s)
+    assert not reach_back([], START_S + since_s)
+
+
+def test_some_subjects_are_returned_alone(tmp_path: Path) -> None:
+    past = History()
+    for second in range(30):
+        past.record(1000 * (START_S + second), overview(2.0))
+    (tmp_path / "history.jsonl").write_text(json.dumps(past.take_block(START_S + 30, is_last=True)) + "\n")
+    folder: Any = SimpleNamespace(older_history=tmp_path / "none", history=tmp_path / "history.jsonl", is_running=lambda: False)
+    found = history(folder, START_S, 10, until_s=START_S + 30, subjects=["total", "none"])
+    assert {subject for subject, _ in found.series} == {"total"} and found.length == 3

@@ -28,12 +28,13 @@ function TimeBar({ rows }) {
 
 const MOST_CHARTED = 12, CHOSEN_MS = 30000;
 
-/** The past of the busiest components. They are chosen twice a minute: charts of others each second would be loaded each second. */
-function Past({ name, rows }) {
-  const chosen = useRef({ at: 0, names: [] }), names = rows.map((row) => row.component), some = names.length > MOST_CHARTED;
-  if (some && (Date.now() - chosen.current.at > CHOSEN_MS || !chosen.current.names.every((one) => names.includes(one)))) {
+/** The past of the busiest components. They are chosen twice a minute, in all tabs from the same figures: those of others would be
+    loaded each second, and by the server for each tab. */
+function Past({ name, rows, at }) {
+  const chosen = useRef({ turn: 0, names: [] }), turn = Math.floor(at / CHOSEN_MS), names = rows.map((row) => row.component), some = names.length > MOST_CHARTED;
+  if (some && (turn !== chosen.current.turn || !chosen.current.names.every((one) => names.includes(one)))) {
     const busiest = [...rows].sort((one, two) => (two.capacity || 0) - (one.capacity || 0)).slice(0, MOST_CHARTED);
-    chosen.current = { at: Date.now(), names: busiest.map((row) => row.component).sort() };
+    chosen.current = { turn, names: busiest.map((row) => row.component).sort() };
   }
   return html`<${Charts} name=${name} components=${some ? chosen.current.names : names} title=${some ? `The past of the ${MOST_CHARTED} busiest` : "The past"} />`;
 }
@@ -63,7 +64,7 @@ function Overview({ name, live }) {
   const rows = shownOf(live), hot = new Map((live.findings || []).filter((one) => one.severity !== "note").reverse().map((one) => [one.component, one.severity]));
   return html`<${Figures} shown=${shown} name=${name} /><${Graph} name=${name} components=${rows} edges=${shown.edges} hot=${hot} /><${TimeBar} rows=${rows} />
     <div class="title"><h2>Components</h2><${Choice} name="window" label="Figures of" options=${[["10s", "10 s"], ["1m", "1 min"], ["10m", "10 min"], ["all", "all"]]} /></div><${Components} name=${name} rows=${rows} />
-    <${Past} name=${name} rows=${rows} />`;
+    <${Past} name=${name} rows=${rows} at=${live.at_ms} />`;
 }
 
 export default { name: "overview", title: "overview", View: Overview };

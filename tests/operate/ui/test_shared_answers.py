@@ -1,0 +1,64 @@
+"""What browsers ask for one after the other, and the server of the page reads once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topo.errors import UserError
+from topo.storage.state_folder import StateFolder
+from topo.ui.live import SHARED_S, LiveTopology
+
+
+class Files:
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def __call__(self) -> int:
+        self.reads += 1
+        return self.reads
+
+
+def run(tmp_path: Path, ask: Callable[[LiveTopology, Files, list[float]], Awaitable[Any]]) -> Any:
+    """Return what `ask` returns, which is given a topology, its files, and the time as a list of one number."""
+    folder, now = StateFolder(tmp_path).create("words"), [10.0]
+
+    async def body() -> Any:
+        return await ask(LiveTopology(folder, lambda: now[0]), Files(), now)
+
+    return asyncio.run(body())
+
+
+def test_all_who_ask_for_the_same_within_a_moment_share_one_answer(tmp_path: Path) -> None:
+    async def ask(topology: LiveTopology, files: Files, now: list[float]) -> list[str]:
+        found = list(await asyncio.gather(*[topology.alone(files, "a") for _ in range(3)], topology.alone(files, "b")))
+        now[0] += 0.9 * SHARED_S
+        found.append(await topology.alone(files, "a"))
+        now[0] += 0.2 * SHARED_S
+        return [*found, await topology.alone(files, "a"), await topology.alone(files, "b")]
+
+    assert run(tmp_path, ask) == ["1", "1", "1", "2", "1", "3", "4"]
+
+
+def test_what_has_no_name_is_read_each_time(tmp_path: Path) -> None:
+    async def ask(topology: LiveTopology, files: Files, now: list[float]) -> list[str]:
+        return [await topology.alone(files), await topology.alone(files)]
+
+    assert run(tmp_path, ask) == ["1", "2"]
+
+
+def test_an_error_is_for_him_alone_who_asked(tmp_path: Path) -> None:
+    async def ask(topology: LiveTopology, files: Files, now: list[float]) -> str:
+        def refuse() -> None:
+            raise UserError("too many points")
+
+        with pytest.raises(UserError):
+            await topology.alone(refuse, "a")
+        return await topology.alone(files, "a")
+
+    assert run(tmp_path, ask) == "1"
