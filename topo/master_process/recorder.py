@@ -69,6 +69,8 @@ class Recorder:
         self.started_ms = int(time.time() * 1000)
         self._unsaved: deque[bytes] = deque(maxlen=_MOST_UNSAVED)
         """Rows of errors that the disk had no room for."""
+        self._unsaved_replays: list[bytes] = []
+        """Results of replays that it had no room for: one for each dead letter that is under way, at most."""
         self._save_at = 0.0
         self._copied_from = origin_of_copy(job.submitted.reference, job.folder.code)
 
@@ -101,17 +103,25 @@ class Recorder:
         return True
 
     def store_replays(self, results: Mapping[int, str | None]) -> None:
-        """Append results of dead letters that were emitted again: why it has failed, None where it is done."""
+        """Append results of dead letters that were emitted again: why it has failed, None where it is done.
+
+        Results that cannot be written are kept for `save_again`: the dead letters would be under way for ever.
+        """
+        rows = _replay_rows((number, DONE if why is None else FAILED, why or "") for number, why in results.items())
         try:
-            self.append_replays((number, DONE if why is None else FAILED, why or "") for number, why in results.items())
+            self._append_replays(rows)
         except TopoEnvironmentError as error:
+            self._unsaved_replays += rows
             self.record(RecordError("DeadLettersNotStored", f"results of replays: {error}"))
 
     def append_replays(self, changes: Iterable[tuple[int, str, str]]) -> None:
         """Append number, state and reason of dead letters, durably. Raises TopoEnvironmentError when they cannot be written."""
+        self._append_replays(_replay_rows(changes))
+
+    def _append_replays(self, rows: list[bytes]) -> None:
         self._check_folder()
-        rows = [{"dead_letter": one, "at_ms": int(time.time() * 1000), "state": state, "why": why} for one, state, why in changes]
-        append_lines(self._job.folder.replays, [json.dumps(row).encode() for row in rows])
+        append_lines(self._job.folder.replays, [*self._unsaved_replays, *rows])
+        self._unsaved_replays.clear()
 
     def record(self, error: RecordError) -> None:
         """Write a row of `topo errors`; a row that cannot be written is kept for `save_again`."""
@@ -140,7 +150,7 @@ class Recorder:
 
     def save_again(self, now: float) -> None:
         """Try again to write rows that could not be written."""
-        if self._unsaved and now >= self._save_at:
+        if (self._unsaved or self._unsaved_replays) and now >= self._save_at:
             self._save()
 
     def latest_unsaved(self) -> str:
@@ -159,6 +169,9 @@ class Recorder:
 
     def _save(self) -> None:
         self._save_at = self._clock() + RETRY_S
+        with contextlib.suppress(TopoEnvironmentError):
+            if self._unsaved_replays:
+                self._append_replays([])
         with contextlib.suppress(TopoEnvironmentError):
             self._check_folder()
             append_lines(self._job.folder.errors, self._unsaved)
@@ -183,3 +196,8 @@ def read_progress(path: Path) -> dict[TaskId, SpoutProgress]:
     except (OSError, msgspec.MsgspecError) as error:
         raise TopoEnvironmentError(f"{path} is damaged ({error}); remove it to read the sources from the beginning") from error
     return {TaskId(task): SpoutProgress(*kept) for task, kept in rows.items()}
+
+
+def _replay_rows(changes: Iterable[tuple[int, str, str]]) -> list[bytes]:
+    now_ms = int(time.time() * 1000)
+    return [json.dumps({"dead_letter": one, "at_ms": now_ms, "state": state, "why": why}).encode() for one, state, why in changes]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.submissions import small_plan, submission
 from topo.dead_letters.records import letter_row
-from topo.dead_letters.replays import FAILED, UNDER_WAY, latest_replays
+from topo.dead_letters.replays import DONE, FAILED, UNDER_WAY, latest_replays
+from topo.errors import TopoEnvironmentError
 from topo.master.events import MasterEvent, ReplayAsked
 from topo.master_process.job import Job
 from topo.master_process.recorder import Recorder
@@ -36,3 +39,29 @@ def test_dead_letters_that_the_new_program_cannot_emit_have_failed(tmp_path: Pat
     assert (latest[3]["state"], latest[3]["why"]) == (FAILED, "there is no such dead letter")
     # It may be asked for again, when the component is back.
     assert desk.answer([2]) == {"asked": [], "known": {}, "refused": {"2": "the topology has no component 'gone' any more"}}
+
+
+def test_results_that_the_disk_has_no_room_for_are_written_later_in_order(tmp_path: Path) -> None:
+    folder, now = StateFolder(tmp_path).create("flow"), [0.0]
+    recorder = Recorder(Job(folder, submission(folder, small_plan())), {}, "", lambda: now[0])
+    # Nothing can be appended to a folder.
+    folder.replays.mkdir()
+    recorder.store_replays({1: None, 2: "no"})
+    now[0] += 10
+    recorder.save_again(now[0])
+    with pytest.raises(TopoEnvironmentError):
+        recorder.append_replays([(3, UNDER_WAY, "")])
+    folder.replays.rmdir()
+    recorder.append_replays([(2, UNDER_WAY, "")])
+    assert {number: row["state"] for number, row in latest_replays(json_lines(folder.replays)).items()} == {1: DONE, 2: UNDER_WAY}
+
+    folder.replays.unlink()
+    folder.replays.mkdir()
+    recorder.store_replays({2: None})
+    folder.replays.rmdir()
+    recorder.save_again(now[0])
+    assert not folder.replays.exists(), "it is not tried all the time"
+    now[0] += 10
+    recorder.save_again(now[0])
+    recorder.save_again(now[0])
+    assert [(row["dead_letter"], row["state"]) for row in json_lines(folder.replays)] == [(2, DONE)]
