@@ -43,11 +43,10 @@ def current_status(folder: TopologyFolder, deadline_s: float, verb: str = "statu
             # It has ended meanwhile.
             if folder.is_running():
                 raise
-    summary = folder.last_summary()
-    if summary is None:
-        name = folder.name
-        raise Unreachable(f"the master of {name!r} does not run and left no summary; `topo resume {name}` continues it")
-    return summary
+    if (summary := folder.last_summary()) is not None:
+        return summary
+    name = folder.name
+    raise Unreachable(f"the master of {name!r} does not run and left no summary; `topo resume {name}` continues it")
 
 
 def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:

@@ -6,11 +6,12 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from topo.errors import TopoError, UserError
+from topo.errors import NotFoundError, TopoError, UserError
 from topo.master.windows import WINDOWS
 from topo.master_process.client import AnswerTimeout, LastingClient, Unreachable
 from topo.operate.diagnosis import diagnose
@@ -224,8 +225,13 @@ class LiveHome:
         return self._topologies[name]
 
     async def rows(self) -> list[LiveRow]:
-        """Return the rows of all topologies; those without a master are read now and then."""
-        return list(await asyncio.gather(*[self.find(name).row() for name in self.state.names()]))
+        """Return the rows of all topologies that are not removed meanwhile; those without a master are read now and then."""
+        return [row for row in await asyncio.gather(*map(self._row, self.state.names())) if row]
+
+    async def _row(self, name: str) -> LiveRow:
+        with suppress(NotFoundError, FileNotFoundError):
+            return await self.find(name).row()
+        return {}
 
     def close(self) -> None:
         for one in self._topologies.values():

@@ -60,10 +60,6 @@ def logs(folder: TopologyFolder, query: UrlQuery) -> Any:
     return {"rows": rows, "next": str(rows[-1]["time"]) if rows else after}
 
 
-def checkpoints(folder: TopologyFolder, query: UrlQuery) -> Any:
-    return checkpoint_report(folder, _DEADLINE_S)
-
-
 def settings(folder: TopologyFolder, query: UrlQuery) -> Any:
     submitted = SubmittedTopology.read(folder)
     defaults = type(submitted.plan.config)().settings()
@@ -82,8 +78,8 @@ def settings(folder: TopologyFolder, query: UrlQuery) -> Any:
 
 
 READ: Mapping[str, Callable[[TopologyFolder, UrlQuery], Any]] = {
-    "history": past, "errors": errors, "dead-letters": dead_letters, "logs": logs, "checkpoints": checkpoints,
-    "settings": settings,
+    "history": past, "errors": errors, "dead-letters": dead_letters, "logs": logs, "settings": settings,
+    "checkpoints": lambda folder, _: checkpoint_report(folder, _DEADLINE_S),
 }  # fmt: skip
 
 

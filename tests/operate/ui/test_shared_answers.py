@@ -11,7 +11,7 @@ import pytest
 
 from topo.errors import UserError
 from topo.storage.state_folder import StateFolder
-from topo.ui.live import SHARED_S, LiveTopology
+from topo.ui.live import SHARED_S, LiveHome, LiveTopology
 
 
 class Files:
@@ -62,3 +62,17 @@ def test_an_error_is_for_him_alone_who_asked(tmp_path: Path) -> None:
         return await topology.alone(files, "a")
 
     assert run(tmp_path, ask) == "1"
+
+
+class Removing(StateFolder):
+    """Names a topology that is removed before it is looked at."""
+
+    def names(self) -> list[str]:
+        return ["removed", *super().names()]
+
+
+def test_a_topology_that_is_removed_meanwhile_leaves_the_list_of_the_others(tmp_path: Path) -> None:
+    StateFolder(tmp_path).create("words")
+    home = LiveHome(tmp_path)
+    home.state = Removing(tmp_path)
+    assert [row["topology"] for row in asyncio.run(home.rows())] == ["words"]
