@@ -53,11 +53,11 @@ def logs(folder: TopologyFolder, query: UrlQuery) -> Any:
             if is_at_least(row, level)
             and component in ("", row.get("component"))
             and text in str(row["message"]).lower()
-            and str(row["time"]) >= earliest
-            and str(row["time"]) > after
+            and str(row["time"]) >= max(earliest, after)
         ]
     rows = rows[-number(query, "lines", 500, 2000) :]
-    return {"rows": rows, "next": str(rows[-1]["time"]) if rows else after}
+    # Workers write beside each other: a line of this moment may come after a later one was read.
+    return {"rows": rows, "next": min(str(rows[-1]["time"]), moment(1.0)) if rows else after}
 
 
 def settings(folder: TopologyFolder, query: UrlQuery) -> Any:

@@ -1,8 +1,9 @@
-"""What browsers ask for one after the other, and the server of the page reads once."""
+"""Answers of the server of the page to browsers that ask again, and beside each other."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 
 from topo.errors import UserError
+from topo.operate.log_files import moment
 from topo.storage.state_folder import StateFolder
 from topo.ui.live import SHARED_S, LiveHome, LiveTopology
+from topo.ui.reading import logs
 
 
 class Files:
@@ -76,3 +79,23 @@ def test_a_topology_that_is_removed_meanwhile_leaves_the_list_of_the_others(tmp_
     home = LiveHome(tmp_path)
     home.state = Removing(tmp_path)
     assert [row["topology"] for row in asyncio.run(home.rows())] == ["words"]
+
+
+def test_lines_that_are_written_late_in_the_same_moment_are_in_the_next_answer(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    folder.logs.mkdir(exist_ok=True)
+    at = moment(0.0)
+
+    def write(worker: int, text: str) -> None:
+        with (folder.logs / f"worker-{worker}.log").open("a") as file:
+            file.write(json.dumps({"time": at, "level": "INFO", "message": text, "worker": worker}) + "\n")
+
+    write(2, "first")
+    found = logs(folder, {})
+    write(1, "late")
+    write(2, "second")
+    again = logs(folder, {"after": found["next"]})
+    assert [row["message"] for row in found["rows"]] == ["first"]
+    assert sorted(row["message"] for row in again["rows"]) == ["first", "late", "second"]
+    later = moment(-5.0)
+    assert logs(folder, {"after": later}) == {"rows": [], "next": later}

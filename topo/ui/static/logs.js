@@ -8,6 +8,13 @@ import { ask, setQuery, useLoad, useStore } from "./store.js";
 const MOST = 1000;
 const LEVELS = ["debug", "info", "warning", "error", "critical"];
 
+/** Those of the found rows that are not among the last ones: the server repeats the last second, whose lines may come late. */
+function unseen(rows, found, since) {
+  const known = new Map(), key = (row) => JSON.stringify(row);
+  for (const row of rows) if (row.time >= since) known.set(key(row), (known.get(key(row)) || 0) + 1);
+  return found.filter((row) => { const left = known.get(key(row)) || 0; known.set(key(row), left - 1); return left < 1; });
+}
+
 /** Rows from the newest 500 on; `paused` keeps them as they are. */
 function useRows(name, query, paused) {
   const [state, set] = useState({ rows: null, error: "" }), stands = useRef(paused);
@@ -20,7 +27,8 @@ function useRows(name, query, paused) {
         try {
           const data = await ask(`${where(name, "logs")}?${asked}&after=${encodeURIComponent(next)}`);
           if (ended) return;
-          if (data.rows.length || !next) { rows = [...rows, ...data.rows].slice(-MOST); set({ rows, error: "" }); }
+          const fresh = unseen(rows, data.rows, next);
+          if (fresh.length || !next) { rows = [...rows, ...fresh].sort((one, two) => (one.time < two.time ? -1 : Number(one.time > two.time))).slice(-MOST); set({ rows, error: "" }); }
           next = data.next || next || "0";
         } catch (error) { if (!ended) set({ rows, error: error.message }); }
       }
