@@ -336,7 +336,7 @@ class Tracer(TaskObserver):
 
 def traced_places(roots: Column) -> list[int]:
     """Return the places of traced roots in a packed column."""
-    # A view is copied first: to take every eighth byte of one costs ten times as much.
+    # A view is copied first: to take every eighth byte of one costs more than both.
     marks = bytes(roots)[ID_BYTES - 1 :: ID_BYTES].translate(_MARKS)
     return [place for place, mark in enumerate(marks) if mark] if 1 in marks else []
 
