@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.connectors.sink_tasks import ReportingTask
 from tests.contract.two_phase_sinks import KindContract, SinkKind, SinkTask, started
 from tests.servers.kafka import Broker
 from tests.unit.connectors.drive import tracked
 
 pytest.importorskip("confluent_kafka")
 
+from topo import Tuple
 from topo.connectors.kafka import KafkaSink
 
 pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("kafka")]
@@ -55,8 +57,12 @@ MOMENT = 1_772_000_000_000
 
 
 def stamped(broker: Broker, topic: str, folder: Path) -> KafkaSink:
-    """A sink whose records have a time and a header."""
-    return KafkaSink(topic, bootstrap_servers=broker.address, staging=folder, timestamp="n", headers=lambda tup: {"a": "b"})
+    """A sink whose records have a time, and a header where that is even."""
+
+    def headers(tup: Tuple) -> dict[str, str]:
+        return {"a": "b"} if tup["n"] % 2 == 0 else {}
+
+    return KafkaSink(topic, bootstrap_servers=broker.address, staging=folder, timestamp="n", headers=headers)
 
 
 def stamps(broker: Broker, topic: str) -> list[Any]:
@@ -75,7 +81,7 @@ def test_the_time_and_the_headers_of_staged_records_arrive(broker: Broker, tmp_p
         SinkTask(kind, tmp_path, state=state)
     else:
         task.output.complete(1)
-    assert stamps(broker, topic) == [(MOMENT, [("a", b"b")]), (MOMENT + 1, [("a", b"b")])]
+    assert stamps(broker, topic) == [(MOMENT, [("a", b"b")]), (MOMENT + 1, None)]
 
 
 def test_the_time_and_the_headers_of_records_arrive(broker: Broker, tmp_path: Path) -> None:
@@ -86,3 +92,22 @@ def test_the_time_and_the_headers_of_records_arrive(broker: Broker, tmp_path: Pa
     sink.end_of_input()
     sink.close()
     assert stamps(broker, topic) == [(MOMENT, [("a", b"b")])]
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_records_for_which_the_queue_of_the_client_has_no_room_wait_for_the_others(
+    broker: Broker, tmp_path: Path, delivery: str
+) -> None:
+    topic = broker.create_topic()
+    config = {"queue.buffering.max.messages": 10}
+    sink = KafkaSink(topic, bootstrap_servers=broker.address, staging=tmp_path, config=config)
+    task = ReportingTask(sink, delivery)
+    for n in range(25):
+        sink.execute(tracked(n=n))
+    sink.end_of_input()
+    if delivery == "exactly_once":
+        task.snapshot(1)
+        task.output.complete(1)
+    sink.close()
+    assert [json.loads(record.value())["n"] for record in broker.records(topic)] == list(range(25))
+    assert task.texts() == []

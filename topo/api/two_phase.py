@@ -158,11 +158,11 @@ class TwoPhaseSink(Bolt):
     def execute(self, tup: Tuple) -> None:
         """Write the tuple. With `exactly_once` it is acked; otherwise it is held until its batch is full, or a tick comes."""
         if self._is_staged:
-            if not tup.is_tick:
+            if not tup.origin.is_tick:
                 self.write(tup)
                 self._collector.ack(tup)
             return
-        if not tup.is_tick:
+        if not tup.origin.is_tick:
             self.write(tup)
             self._held.append(tup)
             if self._token is not None or (len(self._held) < self.max_batch and not self._has_ended):

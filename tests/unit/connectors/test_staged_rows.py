@@ -64,6 +64,24 @@ def test_rows_come_back_in_order_to_the_process_that_staged_them_and_to_another(
         assert (read(reader, first, 5), read(reader, second, 1)) == ([1, 2, 3, 4, 5], [6])
 
 
+def test_rows_have_the_plain_values_of_subclasses_of_text_bytes_and_numbers(tmp_path: Path) -> None:
+    given = [type("Name", (str,), {})("a"), type("Data", (bytes,), {})(b"b"), type("Number", (int,), {})(3), None]
+    rows = staging(tmp_path)
+    rows.add(given, 8)
+    name = rows.seal()
+    assert name is not None
+    assert [(row, [type(value) for value in row]) for row in staging(tmp_path).rows(name, 1)] == [
+        (("a", b"b", 3, None), [str, bytes, int, type(None)])
+    ]
+
+
+def test_rows_of_several_chunks_come_back_in_order(tmp_path: Path) -> None:
+    numbers = [*range(2 * staged_rows._CHUNK_ROWS + 1)]
+    rows = staging(tmp_path)
+    add(rows, *numbers)
+    assert read(staging(tmp_path), rows.seal(), len(numbers)) == numbers
+
+
 def test_the_process_that_staged_rows_does_not_read_them(tmp_path: Path) -> None:
     rows = staging(tmp_path)
     add(rows, 1, 2)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from topo.connectors.kafka.outgoing import OutgoingRecord, produce
+from topo.connectors.kafka.outgoing import OutgoingRecord
 
 _SLICE_S = 0.5
 _OF_A_BATCH = {"MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "_INVALID_DIFFERENT_RECORD", "INVALID_MSG", "INVALID_TIMESTAMP"}
@@ -26,7 +25,6 @@ class Deliveries:
         from confluent_kafka import Producer
 
         self._producer = Producer({**settings, "delivery.report.only.error": True})
-        self._produce = self._producer.produce
         self._progress = progress
 
     def send(self, records: Sequence[OutgoingRecord]) -> dict[int, Any]:
@@ -50,24 +48,24 @@ class Deliveries:
             if error is not None:
                 failed[place] = error
 
+        call = self._producer.produce
         for place in places:
+            topic, value, key, partition, timestamp, headers = records[place]
+            sent = (topic, value, key, partition, partial(reported, place), None, timestamp, [*headers] if headers else None)
             try:
-                produce(self._produce, records[place], partial(reported, place))
-            except BufferError:
-                self._wait_for_room(records[place], partial(reported, place))
+                try:
+                    call(*sent)
+                except BufferError:
+                    # The client's queue is full.
+                    self._flush()
+                    call(*sent)
             except KafkaException as error:
                 failed[place] = error.args[0]
+        self._flush()
+
+    def _flush(self) -> None:
         while self._producer.flush(_SLICE_S):
             self._progress()
-
-    def _wait_for_room(self, record: OutgoingRecord, reported: Callable[[Any, Any], None]) -> None:
-        # The client's queue is full until some are delivered, or given up.
-        while True:
-            self._progress()
-            self._producer.poll(_SLICE_S)
-            with suppress(BufferError):
-                produce(self._produce, record, reported)
-                return
 
     def close(self) -> None:
         """Give up the records that were not delivered."""

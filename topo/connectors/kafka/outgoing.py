@@ -1,7 +1,8 @@
 """Tuples as records for Kafka, and the limits of a topic that a record must keep. Values, without a client.
 
 A record is a tuple `(topic, value, key, partition, timestamp, headers)`: partition -1 lets the client choose by the key, and
-timestamp 0 is the time of sending.
+timestamp 0 is the time of sending. The client's `produce` is given them by position: to find arguments by their names doubles
+the cost of a call. Its fifth and sixth are two names of the function that takes the error of a delivery; the fifth counts.
 """
 
 from __future__ import annotations
@@ -82,16 +83,6 @@ class TopicLimits(NamedTuple):
         )
 
 
-def produce(call: Callable[..., None], record: OutgoingRecord, reported: Callable[[Any, Any], None] | None = None) -> None:
-    """Give a record to `call`, a client's `produce`, whose exceptions pass. `reported` takes the error of its delivery."""
-    topic, value, key, partition, timestamp, headers = record
-    if headers is None:
-        call(topic, value, key, partition, on_delivery=reported, timestamp=timestamp)
-    else:
-        # Pairs that were read back from a staged file are tuples, which the client refuses.
-        call(topic, value, key, partition, on_delivery=reported, timestamp=timestamp, headers=[tuple(pair) for pair in headers])
-
-
 class RecordMaker:
     """Makes records of tuples.
 
@@ -104,6 +95,7 @@ class RecordMaker:
 
     Attributes:
         encoders: of a registry, to be opened before a record is made.
+        names_partitions: whether records may name their partition.
 
     Raises:
         ConfigError: an argument cannot be used.
@@ -138,6 +130,7 @@ class RecordMaker:
         self._key = None if key is None else _quick(key, key_serializer, encode_key)
         self._headers = None if headers is None else selector_of(headers, "headers")
         self._partition = None if partition is None else selector_of(partition, "partition")
+        self.names_partitions = partition is not None
         self._is_plain = self._headers is None and self._partition is None and self._topic_of is None
         self._is_stamped = timestamp == "tuple"
         self._time: Select = _no_time if timestamp is None or self._is_stamped else selector_of(timestamp, "timestamp")
@@ -162,7 +155,7 @@ class RecordMaker:
             if key is not None:
                 size += len(key)
         timestamp = tup.timestamp if self._is_stamped else self._time(tup)
-        moment = 0 if timestamp is None else _moment(timestamp, tup.component)
+        moment = 0 if timestamp is None else _moment(timestamp, tup)
         if not self._is_plain:
             if self._headers is not None:
                 headers = headers_of(self._headers(tup), tup.component)
@@ -188,14 +181,13 @@ def _quick(part: str | Select | None, serializer: str | Serialize, encode: Encod
     if not isinstance(part, str) or serializer not in ("bytes", "text"):
         return encode
     is_text = serializer == "text"
+    kind: Any = str if is_text else bytes
 
-    def quick(tup: Tuple) -> bytes | None:
+    def quick(tup: Tuple) -> Any:
         try:
-            value = tup[part]
-            if is_text and type(value) is str:
-                return value.encode()
-            if not is_text and type(value) is bytes:
-                return value
+            value = tup.values[tup.origin.index[part]]
+            if type(value) is kind:
+                return value.encode() if is_text else value
         except Exception:
             pass
         return encode(tup)
@@ -247,10 +239,11 @@ def _partition(value: Any, component: str) -> int:
     return value
 
 
-def _moment(value: Any, component: str) -> int:
+def _moment(value: Any, tup: Tuple) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise UserError(
-            f"the timestamp of a tuple from {component!r} is {value!r}; Kafka has milliseconds since 1970, or take timestamp=None"
+            f"the timestamp of a tuple from {tup.component!r} is {value!r}; Kafka has milliseconds since 1970, or take "
+            "timestamp=None"
         )
     # The client would take 0 for the time of sending.
     return value or 1

@@ -14,7 +14,7 @@ from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.connectors.kafka.deliveries import Deliveries
 from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker, check_reopened, has_published
-from topo.connectors.kafka.outgoing import BY_KEY, OutgoingRecord, RecordMaker, check_topic
+from topo.connectors.kafka.outgoing import OutgoingRecord, RecordMaker, check_topic
 from topo.connectors.kafka.schemas import RegistryFormat
 from topo.connectors.kafka.settings import check_installed, checked_config, explained, servers_of
 from topo.connectors.kafka.targets import Targets, explained_error
@@ -154,8 +154,8 @@ class KafkaSink(TwoPhaseSink):
         self._batch_bytes = int(self._settings["message.max.bytes"])
         self._easy_size = 0
         """Up to this size nothing is to be checked of a record with a key."""
-        if self._topic is not None and (most := self._targets.limits(self._topic).most_bytes) >= self._batch_bytes:
-            self._easy_size = min(most, self._batch_bytes)
+        if self._topic is not None and not self._maker.names_partitions:
+            self._easy_size = self._batch_bytes if self._targets.limits(self._topic).most_bytes >= self._batch_bytes else 0
         self._easy_ms = self._easy_until()
         """Up to this time of a record, in milliseconds since 1970, nothing is to be checked of it."""
         self._records: list[OutgoingRecord] = []
@@ -223,7 +223,7 @@ class KafkaSink(TwoPhaseSink):
     def write(self, tup: Tuple) -> None:
         """Add a record. Raises UserError for a tuple that has none, or none that its topic takes, and SinkBlockedError."""
         record, size = self._maker.record(tup)
-        if size > self._easy_size or record[2] is None or record[3] != BY_KEY or record[4] > self._easy_ms:
+        if size > self._easy_size or record[2] is None or record[4] > self._easy_ms:
             self._targets.limits(record[0], record[3]).check(record, size, self._batch_bytes, time.time() * 1000)
             self._easy_ms = self._easy_until()
         if self._is_staged:

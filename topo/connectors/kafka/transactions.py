@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker
-from topo.connectors.kafka.outgoing import OutgoingRecord, produce
+from topo.connectors.kafka.outgoing import OutgoingRecord
 from topo.errors import TopoEnvironmentError
 
 T = TypeVar("T")
@@ -61,13 +61,6 @@ def hanging(group: str, topic: str) -> TopoEnvironmentError:
         "published meanwhile, since it is unknown which records are published. If this lasts, the transaction "
         "hangs: see the limits in docs/connectors/kafka-sink.md"
     )
-
-
-def _raise_late(until: float) -> None:
-    from confluent_kafka import KafkaError, KafkaException
-
-    if time.monotonic() > until:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 class Transactions:
@@ -145,11 +138,14 @@ class Transactions:
         producer.begin_transaction()
         try:
             call = producer.produce
-            for record in records:
+            for topic, value, key, partition, timestamp, headers in records:
+                sent = (topic, value, key, partition, None, None, timestamp, [*headers] if headers else None)
                 try:
-                    produce(call, record)
+                    call(*sent)
                 except BufferError:
-                    self._wait_for_room(record)
+                    # The client's queue is full.
+                    self._flush()
+                    call(*sent)
             self._flush()
             offset = TopicPartition(self._topic, 0, number, metadata=name)
             self._patiently(lambda timeout: producer.send_offsets_to_transaction([offset], self._group, timeout))
@@ -162,35 +158,21 @@ class Transactions:
             raise
         self.marker = CommitMarker(number, name)
 
-    def _wait_for_room(self, record: OutgoingRecord) -> None:
-        # The client's queue is full until some are delivered.
-        until = time.monotonic() + PATIENCE_S
-        while True:
-            _raise_late(until)
-            self._progress()
-            self._served(self._producer.poll)
-            with suppress(BufferError):
-                produce(self._producer.produce, record)
-                return
-
-    def _served(self, call: Callable[[float], int]) -> int:
-        """Make a call that serves callbacks."""
+    def _flush(self) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
+        until = time.monotonic() + PATIENCE_S
+        left = None
         try:
-            return call(_SLICE_S)
+            while remaining := self._producer.flush(_SLICE_S):
+                if remaining != left:
+                    left, until = remaining, time.monotonic() + PATIENCE_S
+                if time.monotonic() > until:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                self._progress()
         except SystemError:
             # So the client reports that the producer was fenced meanwhile.
             raise KafkaException(KafkaError(KafkaError._FATAL, "the producer cannot be used any more")) from None
-
-    def _flush(self) -> None:
-        until = time.monotonic() + PATIENCE_S
-        left = None
-        while remaining := self._served(self._producer.flush):
-            if remaining != left:
-                left, until = remaining, time.monotonic() + PATIENCE_S
-            _raise_late(until)
-            self._progress()
 
     def _patiently(self, call: Callable[[float], T]) -> T:
         from confluent_kafka import KafkaException
