@@ -293,7 +293,7 @@ def test_a_batch_fails_while_the_broker_is_down_and_the_connection_is_reported_o
     sink.execute(inputs[3])
     sink.end_of_input()
     assert (collector.acked, collector.failed) == ([inputs[0], inputs[3]], inputs[1:3])
-    assert [sum(text in error for error in errors) for text in ("is lost", "is back")] == [1, 1]
+    assert [sum(text in error for error in errors) for text in ("is not reached", "is reached again")] == [1, 1]
     assert rows(broker, topic) == [0, 3]
 
 

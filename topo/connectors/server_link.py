@@ -22,6 +22,7 @@ class ServerLink:
         context: of the task.
         report: takes the errors.
         is_unreachable: whether a request has failed since the server was not reached, or is not ready: it may be repeated later.
+            As it stands a TopoEnvironmentError shows that.
         gauge: its name, for a server beside another one.
     """
 
@@ -30,7 +31,7 @@ class ServerLink:
         server: object,
         context: TaskContext,
         report: Callable[[BaseException], object],
-        is_unreachable: Callable[[BaseException], bool],
+        is_unreachable: Callable[[BaseException], bool] = lambda error: isinstance(error, TopoEnvironmentError),
         gauge: str = "connected",
     ) -> None:
         self._server = server

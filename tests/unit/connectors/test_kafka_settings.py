@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,7 +51,8 @@ def test_a_setting_that_breaks_a_promise_is_refused_by_name_and_reason() -> None
     ],
 )
 def test_an_error_names_the_fix_and_no_secret(name: str, kind: type[Exception], fix: str) -> None:
-    error = explained(name, "for 'planted', in the words of the broker", "nothing can be read", SETTINGS)
+    given = SimpleNamespace(name=lambda: name, str=lambda: "for 'planted', in the words of the broker")
+    error = explained(given, "nothing can be read", SETTINGS)
     assert type(error) is kind and str(error).startswith("nothing can be read: ") and "planted" not in str(error)
     assert fix.replace("planted", "***") in str(error)
 

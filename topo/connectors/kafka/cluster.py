@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from topo.api.partition_values import Partition
 from topo.connectors.kafka.offsets import BEGINNING, Place
-from topo.connectors.kafka.settings import explained
-from topo.errors import NotFoundError, TopoError
+from topo.connectors.kafka.settings import explaining, refused_login
+from topo.errors import NotFoundError
 
 ANSWER_S = 15.0
 """How long a request may take before it has failed."""
-_LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}
-
-
-class Topic(NamedTuple):
-    """A topic as it is now: `topic_id` is "" where the broker has no ids."""
-
-    name: str
-    topic_id: str
-    numbers: tuple[int, ...]
-
-    @property
-    def partitions(self) -> list[Partition]:
-        """Its partitions."""
-        return [partition_of(self.name, number) for number in self.numbers]
 
 
 def partition_of(topic: str, number: int) -> Partition:
@@ -76,8 +62,8 @@ class Cluster:
             options: dict[str, Any] = {**settings, "error_cb": self._errors.append}
             self._admin = AdminClient(options)
 
-    def topics(self, *, all_named: bool) -> list[Topic]:
-        """Return the topics that are to be read and exist.
+    def partitions(self, *, all_named: bool) -> list[Partition]:
+        """Return the partitions of the topics that are to be read and exist.
 
         Args:
             all_named: whether a topic that was named and does not exist is an error.
@@ -87,16 +73,17 @@ class Cluster:
         """
         self._errors.clear()
         names = self._names() if self._topics is None else self._topics
-        return self._described(names, all_named=all_named and self._topics is not None)
+        found = self._described(names, all_named=all_named and self._topics is not None)
+        return [partition_of(topic.name, number) for topic in found for number in sorted(one.id for one in topic.partitions)]
 
     def id_of(self, name: str) -> str:
-        """Return the id of a topic as of the last look; looks where there was none. Raises as `topics` does."""
+        """Return the id of a topic as of the last look; looks where there was none. Raises as `partitions` does."""
         known = self._ids.get(name)
         return self.looked_up(name) if known is None else known
 
     def looked_up(self, name: str) -> str:
-        """Return the id of a topic as it is now. Raises as `topics` does."""
-        return self._described([name], all_named=True)[0].topic_id
+        """Return the id of a topic as it is now. Raises as `partitions` does."""
+        return _id_of(self._described([name], all_named=True)[0])
 
     def forget(self, name: str) -> None:
         """Have `id_of` look once more."""
@@ -119,7 +106,7 @@ class Cluster:
             known = self._admin.list_topics(timeout=self._answer_s).topics
         return sorted(name for name in known if self._pattern.search(name) and not name.startswith("__"))
 
-    def _described(self, names: Sequence[str], *, all_named: bool) -> list[Topic]:
+    def _described(self, names: Sequence[str], *, all_named: bool) -> list[Any]:
         from confluent_kafka import TopicCollection
 
         if not names:
@@ -135,55 +122,30 @@ class Cluster:
                     raise
                 continue
             found.append(topic)
-            if self._ids.get(name) != topic.topic_id:
-                self._ids[name] = topic.topic_id
+            if self._ids.get(name) != _id_of(topic):
+                self._ids[name] = _id_of(topic)
                 self.revision += 1
         return found
 
-    def _answered(self, name: str, answer: Future[Any]) -> Topic:
+    def _answered(self, name: str, answer: Future[Any]) -> Any:
         until = time.monotonic() + 2 * self._answer_s
         with explaining(f"topic {name!r} cannot be read", self._settings, self._errors):
             while True:
                 try:
-                    found = answer.result(0.2)
-                    break
+                    return answer.result(0.2)
                 except FutureTimeoutError:
                     # It calls back only then.
                     self._admin.poll(0)
                     # A wrong password is reported at once, and the request would wait for its whole time.
-                    if time.monotonic() > until or any(error.name() in _LOGIN for error in self._errors):
+                    if time.monotonic() > until or refused_login(self._errors) is not None:
                         from confluent_kafka import KafkaError, KafkaException
 
                         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
-        return Topic(name, str(found.topic_id or ""), tuple(sorted(one.id for one in found.partitions)))
 
 
-class explaining:
-    """Has an error of the client leave the block as one of topo's, with the fix and without secrets.
-
-    Args:
-        what: was tried.
-        settings: of the client.
-        reported: errors that the client has reported by callback: a login that failed explains a request without an answer.
-    """
-
-    def __init__(self, what: str, settings: Mapping[str, Any], reported: Iterable[Any] = ()) -> None:
-        self._what, self._settings, self._reported = what, settings, reported
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        from confluent_kafka import KafkaException
-
-        if not isinstance(error, KafkaException):
-            return
-        raise self._explained(error.args[0]) from None
-
-    def _explained(self, error: Any) -> TopoError:
-        if error.name().startswith("_TIMED_OUT"):
-            error = next((one for one in self._reported if one.name() in _LOGIN), error)
-        return explained(error.name(), error.str(), self._what, self._settings)
+def _id_of(topic: Any) -> str:
+    """Return the id of a topic that the client describes; "" where the broker has no ids."""
+    return str(topic.topic_id or "")
 
 
 def next_offsets(consumer: Any, place: Place, partitions: Sequence[Partition]) -> dict[str, int]:

@@ -81,7 +81,7 @@ class BrokerConnection:
             return
         if name not in self._reported:
             self._reported.add(name)
-            self._report(explained(name, error.str(), "nothing can be read", self._settings))
+            self._report(explained(error, "nothing can be read", self._settings))
 
     def _try(self, topic: str) -> None:
         try:

@@ -17,7 +17,7 @@ from typing import Any
 
 from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionOutput
-from topo.connectors.kafka.cluster import Cluster, client_partition, explaining, next_offsets, partition_of
+from topo.connectors.kafka.cluster import Cluster, client_partition, next_offsets, partition_of
 from topo.connectors.kafka.connection import PROBE_S, BrokerConnection
 from topo.connectors.kafka.idle_wait import IdleWait
 from topo.connectors.kafka.offsets import (
@@ -35,7 +35,7 @@ from topo.connectors.kafka.offsets import (
 )
 from topo.connectors.kafka.records import Bad, RecordFormat, SchemaMissing, by_partition, positions
 from topo.connectors.kafka.schema_waits import SchemaWaits
-from topo.connectors.kafka.settings import explained
+from topo.connectors.kafka.settings import explained, explaining
 
 QUERY_S = 10.0
 """How long a request about one partition may take."""
@@ -393,7 +393,7 @@ class KafkaReader:
             # The topic may be another one when the partition is assigned next.
             self._cluster.forget(reading.partition.group)
             what = f"partition {reading.partition.name!r} cannot be read"
-            output.failed(reading.partition, explained(error.name(), error.str(), what, self._settings))
+            output.failed(reading.partition, explained(error, what, self._settings))
 
     def _ask(self, reading: _TopicReading, offset: int) -> None:
         """Look up why the broker does not have an offset. On the helper thread."""
@@ -443,7 +443,7 @@ class KafkaReader:
             if error is not None and not self._has_commit_error:
                 group = self._settings.get("group.id")
                 what = f"group {group!r} does not take the positions; topo's own are stored, and reading continues"
-                self._report(explained(error.name(), error.str(), what, self._settings))
+                self._report(explained(error, what, self._settings))
             self._has_commit_error = error is not None
 
 

@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 from topo.api.context import TaskContext
 from topo.connectors.kafka.schemas import SchemaNeeded
 from topo.connectors.server_link import RequestLine, ServerLink
-from topo.errors import TopoEnvironmentError
 
 Reading = TypeVar("Reading")
 
@@ -35,7 +34,7 @@ class SchemaWaits(Generic[Reading]):
         if not self._waiting:
             return ()
         if self._line is None:
-            link = ServerLink("the schema registry", self._context, self._report, _is_passing, gauge="registry_connected")
+            link = ServerLink("the schema registry", self._context, self._report, gauge="registry_connected")
             self._line = RequestLine(self._context, link)
         answer = self._line.take()
         if answer is True:
@@ -46,7 +45,3 @@ class SchemaWaits(Generic[Reading]):
         if self._line.is_free:
             self._line.ask(self._waiting[0][1].fetch, always_wakes=True)
         return ()
-
-
-def _is_passing(error: BaseException) -> bool:
-    return isinstance(error, TopoEnvironmentError)

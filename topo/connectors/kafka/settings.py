@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -71,16 +71,15 @@ def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, s
     return dict(config)
 
 
-def explained(name: str, text: str, what: str, settings: Mapping[str, Any]) -> TopoError:
+def explained(error: Any, what: str, settings: Mapping[str, Any]) -> TopoError:
     """Return an error of the client as one with the fix, without secrets.
 
     Args:
-        name: of the client's error, such as "_TRANSPORT".
-        text: the client's own words.
+        error: a KafkaError.
         what: was tried, such as "topic 'orders' cannot be read".
         settings: all settings of the client.
     """
-    servers = settings.get("bootstrap.servers")
+    name, text, servers = error.name(), error.str(), settings.get("bootstrap.servers")
     if name in _UNREACHABLE:
         fix = f"no broker of bootstrap_servers={servers!r} answers; start it, or correct the address"
     elif name in _LOGIN:
@@ -94,3 +93,33 @@ def explained(name: str, text: str, what: str, settings: Mapping[str, Any]) -> T
     if name in _MISSING:
         return NotFoundError(shown)
     return ConfigError(shown) if name == "_INVALID_ARG" else TopoEnvironmentError(shown)
+
+
+def refused_login(reported: Iterable[Any]) -> Any | None:
+    """Return the first error by which a broker has refused the login."""
+    return next((error for error in reported if error.name() in ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL")), None)
+
+
+class explaining:
+    """Has an error of the client leave the block as one of topo's, with the fix and without secrets.
+
+    Args:
+        what: was tried.
+        settings: of the client.
+        reported: errors that the client has reported by callback: a login that failed explains a request without an answer.
+    """
+
+    def __init__(self, what: str, settings: Mapping[str, Any], reported: Iterable[Any] = ()) -> None:
+        self._what, self._settings, self._reported = what, settings, reported
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        from confluent_kafka import KafkaException
+
+        if isinstance(error, KafkaException):
+            cause = error.args[0]
+            if cause.name() in _UNREACHABLE:
+                cause = refused_login(self._reported) or cause
+            raise explained(cause, self._what, self._settings) from None

@@ -16,11 +16,12 @@ from topo.connectors.kafka.deliveries import Deliveries
 from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker, check_reopened, has_published
 from topo.connectors.kafka.outgoing import OutgoingRecord, RecordMaker, check_topic
 from topo.connectors.kafka.schemas import RegistryFormat
-from topo.connectors.kafka.settings import check_installed, checked_config, explained, servers_of
-from topo.connectors.kafka.targets import Targets, explained_error
+from topo.connectors.kafka.settings import check_installed, checked_config, explained, explaining, servers_of
+from topo.connectors.kafka.targets import Targets
 from topo.connectors.kafka.transactions import Transactions, is_fenced
 from topo.connectors.record_encoder import Select, Serialize
 from topo.connectors.secrets import masked_settings
+from topo.connectors.server_link import ServerLink
 from topo.connectors.staged_count import StagedCount
 from topo.connectors.staged_rows import StagedRows, staging_of
 from topo.errors import ConfigError, StagedRowsLostError, TopoEnvironmentError
@@ -135,11 +136,11 @@ class KafkaSink(TwoPhaseSink):
         check_batch_age(context, "KafkaSink", "flush_interval")
         self.max_batch = batch_within_pending(context, self.max_batch, "max_batch")
         self._progress = context.progress
-        self._is_lost = False
+        self._link = ServerLink(f"Kafka at {self._servers!r}", context, lambda error: self._collector.report_error(error))
         metrics = context.metrics
         self._rows_counter, self._bytes_counter = metrics.counter("rows"), metrics.counter("bytes")
         self._rejected_counter, self._retries_counter = metrics.counter("rejected_rows"), metrics.counter("retries")
-        self._connected, self._staged_count = metrics.gauge("connected"), StagedCount(metrics)
+        self._staged_count = StagedCount(metrics)
         self._publish_time, self._commit_time = metrics.histogram("publish_ms"), metrics.histogram("commit_ms")
         self._clock = context.clock
         for encoder in self._maker.encoders:
@@ -168,7 +169,6 @@ class KafkaSink(TwoPhaseSink):
             self._open_staging(context)
         else:
             self._deliveries = Deliveries(self._settings, self._progress)
-        self._connected.set(1)
 
     def _client_settings(self, context: TaskContext) -> dict[str, Any]:
         # A batch that is not delivered by then fails, and is replayed.
@@ -250,12 +250,12 @@ class KafkaSink(TwoPhaseSink):
         self._rows_counter.add(len(self._records) - len(failed))
         self._bytes_counter.add(self._size)
         if len(failed) < len(self._records):
-            self._is_back()
+            self._link.restored()
         if failed:
             self._rejected_counter.add(len(failed))
             error = next(iter(failed.values()))
             what = f"{len(failed)} of {len(self._records)} records were not written, and their tuples fail"
-            self._collector.report_error(explained(error.name(), error.str(), what, self._settings))
+            self._collector.report_error(explained(error, what, self._settings))
             for place in failed:
                 self._collector.fail(self._committing[place])
             self._committing = [tup for place, tup in enumerate(self._committing) if place not in failed]
@@ -288,13 +288,13 @@ class KafkaSink(TwoPhaseSink):
                 self._retries_counter.add()
                 if is_last or not is_fenced(error):
                     what = f"{count} staged records cannot be published now"
-                    raise explained_error(error, what, self._settings) from None
+                    raise explained(error.args[0], what, self._settings) from None
             except BaseException:
                 self._give_up(writer)
                 raise
         self._staged.remove(name)
         self._staged_count.set(name, 0)
-        self._is_back()
+        self._link.restored()
 
     def _commit_once(self, writer: str, number: int, name: str, count: int) -> None:
         began = self._clock()
@@ -341,16 +341,11 @@ class KafkaSink(TwoPhaseSink):
 
     def recover(self, tokens: Sequence[Any]) -> None:
         """Fence the former process, publish the committed records, and remove the others of this task and of tasks that ended."""
-        from confluent_kafka import KafkaException
-
         if not self._is_staged:
             return
         self._known.clear()
-        try:
+        with explaining(f"the transactions of writer {self._writer!r} cannot be taken over", self._settings):
             own = self._writers.get(self._writer) or self._open_writer(self._writer)
-        except KafkaException as error:
-            what = f"the transactions of writer {self._writer!r} cannot be taken over"
-            raise explained_error(error, what, self._settings) from None
         self._known[self._writer] = own.marker
         super().recover(tokens)
         for writer in set(self._writers) - {self._writer}:
@@ -365,20 +360,9 @@ class KafkaSink(TwoPhaseSink):
         for writer in list(self._writers):
             self._give_up(writer)
 
-    # -- the connection --------------------------------------------------------------------------------------------------
-
     def _on_client_error(self, error: Any) -> None:
-        if error.name() == "_ALL_BROKERS_DOWN" and not self._is_lost:
-            self._is_lost = True
-            self._connected.set(0)
-            what = "the connection to Kafka is lost, and tried again"
-            self._collector.report_error(explained(error.name(), error.str(), what, self._settings))
-
-    def _is_back(self) -> None:
-        if self._is_lost:
-            self._is_lost = False
-            self._connected.set(1)
-            self._collector.report_error(TopoEnvironmentError(f"Kafka at {self._servers} is back, and records are written"))
+        if error.name() == "_ALL_BROKERS_DOWN":
+            self._link.lost(explained(error, "the connection is lost", self._settings))
 
 
 def _without_marker(writer: str, error: StagedRowsLostError) -> TopoEnvironmentError:

@@ -154,7 +154,7 @@ class KafkaSpout(PartitionedSpout):
         """Return the partitions of the topics that exist."""
         if self._cluster is None:
             raise TopoInternalError("a KafkaSpout is asked for its partitions and is not open")
-        return [partition for topic in self._cluster.topics(all_named=False) for partition in topic.partitions]
+        return self._cluster.partitions(all_named=False)
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Connect, and look up the topics and the places where their partitions begin.
@@ -171,7 +171,7 @@ class KafkaSpout(PartitionedSpout):
         settings = self._settings(context)
         shared = {name: value for name, value in settings.items() if name not in _CONSUMER_ONLY} | {"log_level": 0}
         cluster = self._cluster = Cluster(shared, self._topics, self._pattern)
-        found = [partition for topic in cluster.topics(all_named=True) for partition in topic.partitions]
+        found = cluster.partitions(all_named=True)
         if not found:
             self._collector.report_error(
                 TopoEnvironmentError(f"no topic matches pattern={self._pattern!r} yet; those that are created will be read")

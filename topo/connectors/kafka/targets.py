@@ -10,14 +10,12 @@ from math import inf
 from typing import Any
 
 from topo.connectors.kafka.outgoing import TopicLimits
-from topo.connectors.kafka.settings import explained
-from topo.errors import TopoError
+from topo.connectors.kafka.settings import explaining, refused_login
 
 ANSWER_S = 15.0
 _SLICE_S = 0.5
 _BROKER_BYTES = 1_048_588
 """`max.message.bytes` where nothing else is set."""
-_LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL"}
 
 
 class Targets:
@@ -29,7 +27,6 @@ class Targets:
     """
 
     def __init__(self, settings: Mapping[str, Any], progress: Callable[[], object]) -> None:
-        from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
         self._settings = settings
@@ -37,10 +34,8 @@ class Targets:
         self._limits: dict[str, TopicLimits] = {}
         self._reported: list[Any] = []
         options: dict[str, Any] = {**settings, "error_cb": self._reported.append}
-        try:
+        with explaining("Kafka's client cannot be made", settings):
             self._admin = AdminClient(options)
-        except KafkaException as error:
-            raise explained_error(error, "Kafka's client cannot be made", settings) from None
 
     def limits(self, topic: str, partition: int = 0) -> TopicLimits:
         """Return the limits of a topic; it is asked for once more when it has had no such partition.
@@ -58,22 +53,20 @@ class Targets:
 
         until = time.monotonic() + ANSWER_S
         self._reported.clear()
-        while True:
-            try:
-                found = self._admin.list_topics(topic, timeout=_SLICE_S).topics[topic]
-                if found.error is not None:
-                    raise KafkaException(found.error)
-                return len(found.partitions)
-            except KafkaException as error:
-                # Errors of the connection come only here.
-                self._admin.poll(0)
-                login = next((one for one in self._reported if one.name() in _LOGIN), None)
-                is_passing = error.args[0].name() in ("_TRANSPORT", "_TIMED_OUT", "LEADER_NOT_AVAILABLE")
-                if login is None and is_passing and time.monotonic() < until:
+        with explaining(f"topic {topic!r} cannot be written", self._settings, self._reported):
+            while True:
+                try:
+                    found = self._admin.list_topics(topic, timeout=_SLICE_S).topics[topic]
+                    if found.error is not None:
+                        raise KafkaException(found.error)
+                    return len(found.partitions)
+                except KafkaException as error:
+                    # Errors of the connection come only here.
+                    self._admin.poll(0)
+                    is_passing = error.args[0].name() in ("_TRANSPORT", "_TIMED_OUT", "LEADER_NOT_AVAILABLE")
+                    if not is_passing or refused_login(self._reported) is not None or time.monotonic() > until:
+                        raise
                     self._progress()
-                    continue
-                found = error.args[0] if login is None else login
-                raise explained(found.name(), found.str(), f"topic {topic!r} cannot be written", self._settings) from None
 
     def _settings_of(self, topic: str) -> tuple[int, bool, float, float]:
         # The client's types leave this name out.
@@ -94,9 +87,3 @@ class Targets:
             is_compacted = "compact" in found["cleanup.policy"].value.split(",")
             return int(found["max.message.bytes"].value), is_compacted, past_ms, future_ms
         return _BROKER_BYTES, False, inf, inf
-
-
-def explained_error(error: Any, what: str, settings: Mapping[str, Any]) -> TopoError:
-    """Return a KafkaException as an error of topo, with the fix and without secrets."""
-    cause = error.args[0]
-    return explained(cause.name(), cause.str(), what, settings)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker
+from topo.connectors.kafka.marker import CommitMarker
 from topo.connectors.kafka.outgoing import OutgoingRecord
 from topo.errors import TopoEnvironmentError
 
@@ -187,11 +187,6 @@ class Transactions:
                 if not is_repeatable or cause.txn_requires_abort() or cause.fatal() or time.monotonic() > until:
                     raise
                 self._progress()
-
-    @property
-    def next_number(self) -> int:
-        """The number of the writer's next transaction."""
-        return self.marker.number + 1 if self.marker.number != NO_NUMBER else 0
 
     def close(self) -> None:
         """Give the producer up. It has no open transaction, but after an error."""
