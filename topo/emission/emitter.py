@@ -151,8 +151,8 @@ class Emitter:
         self._mine = owner_lock()
         self.count: Callable[[], int] = self._rows_of_all
         """Returns the number of rows, over all streams."""
-        if len(self.streams) == 1:
-            self.count = self.streams[0].rows.__len__
+        if len(self.streams) <= 1:
+            self.count = self.streams[0].rows.__len__ if self.streams else int
 
     def check_thread(self) -> None:
         """Raise EmitError in every thread but the task's own."""

@@ -50,7 +50,9 @@ class TimeBuffer:
     def take_until(self, last: int, *, but: int = 0) -> Sequence[Kept]:
         """Remove the records with times up to `last`, and return them; `but`: how many of the latest of them stay."""
         rows: Sequence[Kept] = self._handle.get()
-        stop = max(0, bisect_right(rows, last, key=_BY_TIME) - but)
+        stop = bisect_right(rows, last, key=_BY_TIME) - but
+        if stop <= 0:
+            return ()
         taken = rows[:stop]
         self._handle.splice(0, stop, ())
         return taken

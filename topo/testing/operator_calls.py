@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from topo.api.operator_bolts import ProcessBolt
 from topo.operators.base import KeyedOperator, Operator
 from topo.operators.state.undo_log import UndoLog
 from topo.operators.windows.operator import WindowOperator
@@ -52,9 +53,9 @@ class OperatorCalls:
                 self._again(again, error)
             first = place + 1
 
-    def on_timer(self, _timestamp: int, call: Callable[[], object]) -> None:
-        """Make the call for one timer of a process function."""
-        self._try(partial(call_for_effect, call))
+    def on_timer(self, bolt: ProcessBolt, *arguments: Any) -> None:
+        """Make the call of a bolt for one timer."""
+        self._try(partial(call_for_effect, bolt.on_timer, *arguments))
 
     def timers(self, fire: Callable[[], object]) -> None:
         """Fire due timers. After the last attempt a timer that raises still clears windows that are over."""

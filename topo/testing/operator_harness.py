@@ -355,7 +355,7 @@ class OperatorHarness(OperatorResults):
             operator.emits_batches = False
             return window_operator_of(operator, origins, lambda size: size // 2)
         if isinstance(operator, ProcessBolt):
-            return ProcessOperator(TimersApart(operator, lambda timestamp, call: self._calls.on_timer(timestamp, call)))
+            return ProcessOperator(TimersApart(operator, lambda *arguments: self._calls.on_timer(operator, *arguments)))
         if isinstance(operator, AsyncBolt):
             from topo.testing.manual_loop import ManualLoop
 

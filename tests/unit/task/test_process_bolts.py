@@ -80,6 +80,43 @@ def test_a_timer_of_the_clock_emits_without_a_timestamp() -> None:
     assert not frame.timestamps
 
 
+class Flaky(ProcessBolt):
+    """Emits and keeps a row for each unit of the value, and raises at times behind the first."""
+
+    outputs = {"default": ("key", "number"), "side": ("key",)}
+
+    def __init__(self) -> None:
+        super().__init__("key")
+        self.raises = {"once": 1, "always": 99}
+
+    def open(self, context: Any) -> None:
+        self.kept = context.state.list("kept")
+
+    def process(self, tup: Any, context: Any, collector: Any) -> None:
+        for number in range(tup["value"]):
+            self.kept.add(number)
+            collector.emit((tup["key"], len(self.kept.get())))
+            collector.emit((tup["key"],), "side")
+            if self.raises.get(tup["key"]):
+                self.raises[tup["key"]] -= 1
+                raise ValueError("as ordered")
+
+
+@pytest.mark.parametrize("delivery", [TRACKED, CHECKPOINTED])
+def test_a_call_that_raises_takes_back_its_effects_and_those_of_no_other_call(delivery: str) -> None:
+    solo = between(Flaky(), delivery=delivery, attempts=2)
+    given = [("a", 2), ("quiet", 0), ("once", 2), ("quiet", 0), ("always", 1), ("b", 1), ("a", 1)]
+    ids = put(solo, given, [1] * len(given))
+    kept = [("a", 1), ("a", 2), ("once", 1), ("once", 2), ("b", 1), ("a", 3)]
+    assert solo.rows() == (kept if delivery == CHECKPOINTED else [row for row in kept if row[0] != "once"])
+    if delivery == CHECKPOINTED:
+        assert [values[0] for values in solo.given_up()] == ["always"]
+    else:
+        assert solo.roots(FrameKind.FAIL) == [ids.roots[2], ids.roots[4]]
+    counters = solo.task.counters
+    assert (counters.acked, counters.failed) == ((6, 1) if delivery == CHECKPOINTED else (5, 2))
+
+
 @pytest.mark.parametrize("delivery", [TRACKED, CHECKPOINTED])
 @pytest.mark.parametrize("event_time", [True, False])
 def test_a_timer_that_raises_is_reported_and_the_other_timers_run(event_time: bool, delivery: str) -> None:

@@ -10,7 +10,7 @@ from topo.api.operator_bolts import ProcessBolt
 from topo.emission.collectors import Mark, TrackedTuple
 from topo.hot import Row
 from topo.operators.process import ProcessOperator
-from topo.task.batch import Batch
+from topo.task.batch import Batch, EventTime
 from topo.task.guarantees.inputs import InputGuarantee
 from topo.task.operator_output import OperatorOutput
 from topo.task.parts import TaskParts
@@ -21,16 +21,11 @@ from topo.user_errors import returned
 class TimersApart:
     """The user's process function with another way to call `on_timer`."""
 
-    def __init__(self, bolt: ProcessBolt, call: Callable[[int, Callable[[], object]], None]) -> None:
+    def __init__(self, bolt: ProcessBolt, on_timer: Callable[[int, Any, Any], None]) -> None:
         self.open = bolt.open
         self.process = bolt.process
         self.close = bolt.close
-        self._on_timer = bolt.on_timer
-        self._call = call
-
-    def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
-        """Call the user for one timer."""
-        self._call(timestamp, lambda: self._on_timer(timestamp, context, collector))
+        self.on_timer = on_timer
 
 
 class ProcessKind(OperatorKind):
@@ -48,9 +43,16 @@ class ProcessKind(OperatorKind):
     def end_of_input(self) -> None:
         self._operator.end_of_input()
 
-    def _on_timer(self, timestamp: int, call: Callable[[], object]) -> None:
+    def _on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
         """Call the user for one timer. If it raises, its rows are discarded."""
-        operator, mark = self._operator, self._collector.mark()
+        mark, function = self._collector.mark(), self.bolt.on_timer
+        try:
+            self._check_call(function, function(timestamp, context, collector), mark)
+        except Exception as error:
+            self._timer_raised(error, mark, timestamp, lambda: function(timestamp, context, collector))
+
+    def _timer_raised(self, error: Exception, mark: Mark, timestamp: int, call: Callable[[], object]) -> None:
+        operator = self._operator
 
         def discard() -> bool:
             self._collector.rewind(mark)
@@ -60,15 +62,14 @@ class ProcessKind(OperatorKind):
             operator.undo()
             self._collector.rewind(mark)
 
-        limited = partial(self._limited, call, mark, self.bolt.on_timer)
-        try:
-            limited()
-        except Exception as error:
-            self._guarantee.call_raised(error, (operator.keys.key, timestamp), limited, undo, discard)
+        def again() -> None:
+            self._check_call(self.bolt.on_timer, call(), mark)
 
-    def _limited(self, call: Callable[[], object], mark: Mark, function: Callable[..., object]) -> None:
-        """Make one call of a user's function. Raises when it has emitted too much since the mark, or has returned a value."""
-        if (value := call()) is not None:
+        self._guarantee.call_raised(error, (operator.keys.key, timestamp), again, undo, discard)
+
+    def _check_call(self, function: Callable[..., object], value: object, mark: Mark) -> None:
+        """Raise when a call of a user's function has returned a value, or has emitted too much since the mark."""
+        if value is not None:
             raise returned(function, value)
         self._collector.check_emitted(self._collector.count() - mark.emitted, self._config.max_task_emit)
 
@@ -78,24 +79,31 @@ class ProcessKind(OperatorKind):
         self._collector.rewind(mark)
         tup.values = arrived()
 
+    def _repeat(self, key: Any, tup: TrackedTuple, stamp: EventTime, mark: Mark) -> None:
+        self._check_call(self.bolt.process, self._operator.process_element(key, tup, stamp), mark)
+
     def run(self, batch: Batch, first: int, last: int, now: float) -> None:
         """Call `process` for each tuple, and settle."""
-        collector, operator = self._collector, self._operator
-        keys = self._keys(batch, first, last)
+        collector, process, count = self._collector, self._operator.process_element, self._collector.count
+        keys, epoch, origin = self._keys(batch, first, last), self._state.epoch, batch.origin
         errors: list[Exception] = []
         function = self.bolt.process
-        index = first - 1
+        index, mark = first - 1, collector.mark()
         for (index, values, stamp), key in zip(batch.inputs(first, last), keys):  # noqa: B905
-            tup = TrackedTuple.made(values, batch.origin, stamp, self._state.epoch, *batch.ids_at(index))
-            mark = collector.mark()
+            tup = TrackedTuple.made(values, origin, stamp, epoch, *batch.ids_at(index))
             collector.current = (tup,)
-            call = partial(operator.process_element, key, tup, stamp)
             try:
-                self._limited(call, mark, function)
+                value = process(key, tup, stamp)
+                if value is not None or count() != mark.emitted:
+                    self._check_call(function, value, mark)
+                    mark = collector.mark()
             except Exception as error:
-                again = partial(self._limited, call, mark, function)
+                # The mark is that of the last call with rows: no call acks or fails.
+                mark = mark._replace(acked=len(collector.acked), failed=len(collector.failed))
+                again = partial(self._repeat, key, tup, stamp, mark)
                 undo = partial(self._undo, tup, mark, partial(batch.unchanged, index, self._env.codec))
                 final = self._guarantee.input_raised(collector, mark, tup, error, again, undo)
+                mark = collector.mark()
                 if final is not None:
                     errors.append(final)
                     continue
