@@ -75,8 +75,7 @@ class StreamRows:
     def stamp_list(self) -> list[int | None] | None:
         """Return the explicit timestamps by row; None when no row has one."""
         stamps, count = self.stamps, len(self.rows)
-        if len(stamps) == count and count and next(reversed(stamps)) == count - 1:
-            # They came in the order of the rows.
+        if stamps and list(stamps) == list(range(count)):
             return list(stamps.values())
         return [stamps.get(row) for row in range(count)] if stamps else None
 

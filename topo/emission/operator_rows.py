@@ -35,6 +35,8 @@ class OperatorRows:
     def emit_together(self, rows: Sequence[Any] | ColumnBatch, timestamp: int) -> bool:
         """Emit results at once, rows or columns; False, and none is emitted, if they have to be emitted one by one."""
         collector = self._collector
+        if not len(rows):
+            return True
         if not self._is_columnar:
             return collector.put_rows(rows.rows() if isinstance(rows, ColumnBatch) else rows, timestamp)
         mark = collector.mark()

@@ -147,7 +147,8 @@ class LiveTopology:
                 now = self._clock()
                 self._answers = {known: one for known, one in self._answers.items() if now < one[0]}
                 if key not in self._answers:
-                    self._answers[key] = now + lasts_s, await make()
+                    answer = await make()
+                    self._answers[key] = (self._clock() if lasts_s else now) + lasts_s, answer
                 return self._answers[key][1]
         finally:
             self._waiting -= 1

@@ -108,6 +108,32 @@ def test_a_batch_is_acked_with_the_results_of_its_last_window(guarantee: str, fo
     assert counters.acked == (0 if guarantee == UNTRACKED else 2) and counters.failed == 0
 
 
+@GUARANTEES
+@pytest.mark.parametrize("sink", [Sink, BatchSink])
+def test_a_window_in_which_no_key_has_a_result_ends_without_rows(guarantee: str, sink: Any) -> None:
+    class Many(aggregates.AggregateFunction):
+        """A sum, where it is above one."""
+
+        def create_accumulator(self) -> int:
+            return 0
+
+        def add(self, value: Any, accumulator: int) -> int:
+            return int(accumulator + value[1])
+
+        def add_columns(self, batch: ColumnBatch, accumulator: int) -> int:
+            return accumulator + sum(batch["n"])
+
+        def get_result(self, accumulator: int) -> int | None:
+            return accumulator if accumulator > 1 else None
+
+    solo = task(guarantee, sums(aggregate=Many()), sink)
+    put(solo, guarantee, batch([("x", 1, 1), ("y", 1, 2)]), batch([("x", 3, 12), ("y", 1, 12)]))
+    solo.feed_time(END)
+    assert solo.errors() == []
+    assert results(solo) == {("x", 10, 20, 3)}
+    assert level(solo, "open_windows") == 0.0 and solo.task.counters.failed == 0
+
+
 def test_a_result_that_fails_fails_all_batches_of_its_window_and_no_other() -> None:
     solo = task(TRACKED, sums())
     ids = put(solo, TRACKED, batch([("x", 1, 1)]), batch([("y", 1, 2)]), batch([("x", 1, 12)]))

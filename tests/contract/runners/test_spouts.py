@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -254,13 +254,28 @@ def test_with_on_error_crash_an_unreadable_timestamp_ends_the_process(kind: str,
         stamped(kind, guarantee, on_error="crash").run()
 
 
-def stamped(kind: str, guarantee: str, **settings: Any) -> Solo:
-    """A spout with a strategy that emits a row without a readable timestamp."""
+@ALL
+def test_a_strategy_reads_the_timestamps_of_rows_that_have_none(kind: str, guarantee: str) -> None:
+    def emit(collector: Any) -> None:
+        collector.emit((1000,), 0)
+        collector.emit((2000,), 1, timestamp=77)
+        collector.emit((3000,), 2)
+
+    solo = stamped(kind, guarantee, emit)
+    solo.run()
+    assert [stamp for frame in solo.frames(FrameKind.DATA) for stamp in frame.timestamp_list() or ()] == [1000, 77, 3000]
+
+
+def _no_time_in_the_middle(collector: Any) -> None:
+    for number, at in enumerate([10, "noon", 30]):
+        collector.emit((at,), number)
+
+
+def stamped(kind: str, guarantee: str, emit: Callable[[Any], None] = _no_time_in_the_middle, **settings: Any) -> Solo:
+    """A spout with a strategy; it emits a row without a readable timestamp, or as it is given."""
     builder = TopologyBuilder("stamps").config(delivery=guarantee, **settings)
     strategy = WatermarkStrategy.bounded_out_of_orderness("1s", timestamp="value")
-    builder.set_spout(
-        "a", KINDS[kind]([lambda c: [c.emit((at,), n) for n, at in enumerate([10, "noon", 30])]]), watermarks=strategy
-    )
+    builder.set_spout("a", KINDS[kind]([emit]), watermarks=strategy)
     builder.set_bolt("b", Sink()).shuffle_grouping("a")
     return Solo(builder.build(), "a")
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from topo.api.streams import TICK_STREAM, declared_streams, direct
+from topo.api.streams import TICK_STREAM, StreamDeclaration, declared_streams, direct
 from topo.api.tuples import Origin, Tuple
 from topo.emission.collectors import AnchoringCollector, BoltCollector, TrackedTuple, TupleState
+from topo.emission.emitter import StreamRows
 from topo.emission.message_collectors import MessageCollector
 from topo.errors import EmitError, TupleStateError
 from topo.wire.frames import MAX_ROOTS_PER_TUPLE
@@ -278,3 +279,15 @@ def test_a_call_of_a_spout_that_raised_is_forgotten() -> None:
     assert collector.messages == ([10], [], [])
     assert collector.streams[0].stamps == {}
     assert collector.streams[2].targets == []
+
+
+def test_timestamps_are_those_of_their_rows_in_whatever_order_they_were_set() -> None:
+    rows = StreamRows(0, StreamDeclaration("default", ("value",)))
+    rows.rows += [("a",), ("b",), ("c",)]
+    assert rows.stamp_list() is None
+    rows.stamps = {1: 77}
+    assert rows.stamp_list() == [None, 77, None]
+    rows.stamps |= {0: 1000, 2: 3000}
+    assert rows.stamp_list() == [1000, 77, 3000]
+    rows.stamps = {0: 5, 1: 6, 2: 7}
+    assert rows.stamp_list() == [5, 6, 7]

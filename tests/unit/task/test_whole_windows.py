@@ -254,3 +254,38 @@ def test_user_code_may_change_a_result_that_the_accumulator_holds(delivery: str)
     put(solo, [("a", 1), ("a", 2), ("b", 3)], [1] * 3)
     time(solo, 10)
     assert sorted(solo.rows()) == [("a", 0, 0), ("a", 0, 1), ("b", 0, 0)]
+
+
+@pytest.mark.parametrize("counts", [(0, 1, 2), (2, 1, 1, 1), (2, 1)])
+def test_a_row_that_cannot_be_routed_fails_the_inputs_of_its_pane_whatever_the_others_have(counts: tuple[int, ...]) -> None:
+    class Unroutable(Repeated):
+        def put(self, key: Any, window: Any, result: Any, put: Any) -> None:
+            for number in range(result):
+                put((key, 0, float("nan") if key == 1 else number))
+
+    builder = TopologyBuilder("one").config(delivery=TRACKED)
+    builder.set_spout("a", Source(), watermarks=WatermarkStrategy.emitted())
+    builder.set_bolt("b", repeated(Unroutable())).fields_grouping("a", "key")
+    builder.set_bolt("sink", Sink(), 2).fields_grouping("b", "number")
+    solo = Solo(builder.build(), "b")
+    ids = put(solo, list(enumerate(counts)), [1] * len(counts))
+    time(solo, 10)
+    assert solo.roots(FrameKind.FAIL) == ids.roots[1:2] and len(solo.errors()) == 1
+    assert len(solo.rows()) == sum(counts) - counts[1]
+    decide(solo, FrameKind.ACKED)
+    assert list(solo.owed(ids.pairs)) == ids.roots[1:2] and solo.task.runner.pending == 0
+
+
+@BOTH
+def test_rows_are_as_they_were_when_they_were_put_out(delivery: str) -> None:
+    class Reusing(Repeated):
+        def put(self, key: Any, window: Any, result: Any, put: Any) -> None:
+            row: dict[str, Any] = {}
+            for number in range(result):
+                row["n"] = number
+                put((key, 0, row))
+
+    solo = between(repeated(Reusing()), delivery=delivery)
+    put(solo, [("a", 3), ("b", 1)], [1, 1])
+    time(solo, 10)
+    assert solo.rows() == [("a", 0, {"n": 0}), ("a", 0, {"n": 1}), ("a", 0, {"n": 2}), ("b", 0, {"n": 0})]

@@ -129,6 +129,14 @@ class WindowEnds:
                 return False
         return True
 
+    def _keep(self, rows: list[Any]) -> Callable[[Any], None]:
+        """Return a function that appends a row as it is now: user code may change its values before all panes have fired."""
+
+        def put(row: Any) -> None:
+            rows.append(row if type(row) is tuple and ATOMS.issuperset(map(type, row)) else independent(row))
+
+        return put
+
     def _emit(self, rows: Sequence[Any], timestamp: int) -> None:
         for row in rows:
             self._output.emit(row, timestamp)
@@ -141,7 +149,7 @@ class WindowEnds:
         assert isinstance(contents, Accumulated)
         cells, result, brake = contents.handle.table.rows(window), contents.result, self._brake
         rows, ends = list[Any](), list[int]()
-        put = rows.append
+        put = self._keep(rows) if self._copies else rows.append
         try:
             for key in keys:
                 if brake.is_on:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from topo.emission.collectors import BoltCollector, TrackedTuple
+from topo.emission.router import owners_of
 from topo.errors import LateReplayError, TopoInternalError
 from topo.hot import Row, pack_words, unpack_words
 from topo.task.batch import Batch
@@ -192,6 +193,8 @@ class TrackedWindows:
             self._out.emission.untracked(collector.main, self._inputs.reject_untracked(collector.main))
         collector.clear()
         values = unpack_words(owed)
+        # From the places of rows to those of their panes.
+        refused = {place: refused[row] for row, place in enumerate(owners_of(ends)) if row in refused}
         for place, error in refused.items():
             self._causes.note(panes[place].roots, error)
             self._reports.record(error, now)
