@@ -102,10 +102,11 @@ class _Tier:
     def add(self, second: int, values: Mapping[tuple[str, str], float]) -> None:
         number = second // self.step_s
         if self._at is None:
-            self._at = number
+            # A coarse point of a part of its time would hide the finer ones that an earlier master has stored.
+            self._at = number if self.step_s <= BLOCK_STEP_S else -(-second // self.step_s)
         elif number > self._at:
             self._close(number)
-        elif number < self._at:
+        if number < self._at:
             return
         for key, value in values.items():
             total, count = self._sums.get(key, (0.0, 0))
@@ -144,8 +145,8 @@ class _Tier:
         return self._length > 0
 
     def since(self, second: int) -> PastPoints:
-        """Return the complete points from a moment on."""
-        skipped = min(max(0, -(-second // self.step_s) - self._first), self._length)
+        """Return the complete points from that of a moment on."""
+        skipped = min(max(0, second // self.step_s - self._first), self._length)
         columns = {key: column[skipped:] for key, column in self._series.items()}
         return PastPoints((self._first + skipped) * self.step_s, self.step_s, self._length - skipped, columns)
 
@@ -232,7 +233,7 @@ def columns_of(row: Mapping[str, Any]) -> PastPoints:
 
 def reach_back(parts: Sequence[PastPoints], since_s: int) -> bool:
     """Whether the points of a master, oldest first, begin at a moment or before it: older ones are not needed."""
-    return bool(parts) and parts[0].length > 0 and parts[0].first_s < since_s + parts[0].step_s
+    return bool(parts) and parts[0].length > 0 and parts[0].first_s <= since_s
 
 
 def joined(parts: Iterable[PastPoints], since_s: int, until_s: int, step_s: int) -> PastPoints:

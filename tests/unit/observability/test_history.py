@@ -174,6 +174,16 @@ def test_points_reach_back_to_a_moment_unless_an_older_one_may_be_on_disk(since_
     assert not reach_back([], START_S + since_s)
 
 
+@pytest.mark.parametrize("since_s", [300, 610, 690, 750, 899])
+def test_a_new_master_does_not_hide_what_the_last_one_stored_shortly_before(since_s: int) -> None:
+    history = recorded(1200, first=700)
+    for step_s in (1, 10, 300):
+        moment = START_S + since_s
+        parts = history.since(moment, step_s)
+        assert reach_back(parts, moment) == (since_s >= 700 and step_s < 300)
+        assert all(part.first_s >= START_S + 700 for part in parts if part.length)
+
+
 def test_some_subjects_are_returned_alone(tmp_path: Path) -> None:
     past = History()
     for second in range(30):
