@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -31,8 +34,11 @@ from topo.api.topology import CarriedType, ComponentKind, ComponentSpec, Input, 
 from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig, current_names
 from topo.errors import TopologyError
+from topo.user_errors import is_engine_frame
 
 T = TypeVar("T")
+_COMPONENT = re.compile(r"""(?:component|bolt)(?: id)? ((?P<quote>['"]).*?(?P=quote))""")
+"""The subject of a problem."""
 
 
 class BoltDeclarer:
@@ -95,6 +101,8 @@ class TopologyBuilder:
         self.name = name
         self._settings: dict[str, Any] = {}
         self._declared: list[tuple[ComponentSpec, BoltDeclarer]] = []
+        self._places: dict[str, list[str]] = {}
+        """By component: the lines of the user's code that declare it."""
         self._carried_types: list[CarriedType] = []
         self._hooks: list[Hook] = []
 
@@ -190,12 +198,16 @@ class TopologyBuilder:
         given = (tuple(args), dict(kwargs or {}), settings)
         spec = ComponentSpec(component_id, kind, component, parallelism, *given, watermarks=watermarks)
         self._declared.append((spec, declarer))
+        caller = sys._getframe(2)
+        if not is_engine_frame(caller.f_globals.get("__name__", "")):
+            self._places.setdefault(repr(component_id), []).append(f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}")
         return declarer
 
     def copied(self) -> TopologyBuilder:
         """Return a builder of the same declarations; additions to it leave this one as it is."""
         other = copy(self)
         other._settings, other._declared = dict(self._settings), list(self._declared)
+        other._places = {component: list(places) for component, places in self._places.items()}
         other._carried_types, other._hooks = list(self._carried_types), list(self._hooks)
         return other
 
@@ -219,10 +231,18 @@ class TopologyBuilder:
         bind_inputs({spec.id: spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
         choose_outputs(components)
         topology = Topology(self.name, components, config, tuple(self._carried_types), tuple(self._hooks))
-        problems = [f"settings of the topology: {problem}" for problem in problems] + problems_of(topology)
+        problems = [f"settings of the topology: {problem}" for problem in problems] + list(
+            map(self._placed, problems_of(topology))
+        )
         if problems:
             raise TopologyError(problems)
         return topology
+
+    def _placed(self, problem: str) -> str:
+        """Return a problem of a component with the lines that declare it."""
+        subject = _COMPONENT.match(problem)
+        places = self._places.get(subject[1], ()) if subject else ()
+        return f"{problem} ({', '.join(places)})" if places else problem
 
 
 def _resolved(inputs: Sequence[Input], aliases: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[Input]:

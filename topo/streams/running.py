@@ -10,7 +10,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,12 +75,10 @@ def run_here(program: Any, parameters: Mapping[str, Any]) -> tuple[StatusReport,
     from topo.launch.cluster import run_foreground
     from topo.master.outcome import OutcomeKind
 
-    console = _Console()
-    with _guarded():
+    with _guarded(), closing(_Console()) as console:
         reference = _reference_to(program) if isinstance(program, TopologySource) else _reference_of(program)
         request = _request(reference, program, parameters)
         outcome = run_foreground(request, console.progress, console.incident, console.started)
-    console.close()
     if outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED):
         raise KeyboardInterrupt(f"{console.folder.name}: {outcome.reason}")
     if outcome.exit_code:
