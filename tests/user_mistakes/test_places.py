@@ -22,7 +22,7 @@ def here() -> str:
 
 
 def test_each_problem_of_a_component_ends_with_the_line_that_declares_it() -> None:
-    """A bolt that reads nothing, one that reads from a component that is not there, and an id that is used twice."""
+    """A bolt that reads nothing, a bolt that reads from a component that is not there, and an id that is used twice."""
     builder = TopologyBuilder("mistakes")
     builder.set_bolt("first", Printer()), (first := here())
     builder.set_bolt("second", Printer()).shuffle_grouping("nowhere"), (second := here())

@@ -29,6 +29,7 @@ from topo.operators.base import KeyedOperator, Operator, OperatorContext, Operat
 from topo.operators.mailbox.executor import CALL_PRIORITY, MailboxExecutor
 from topo.operators.state.handles import KeyContext
 from topo.operators.time.clock import TaskProcessingTime
+from topo.operators.time.firing import fire_all
 from topo.operators.time.timers import Brake
 from topo.operators.time.watermarks import InputStatus
 from topo.operators.windows.rows import source_name
@@ -218,14 +219,9 @@ class OperatorKind(ABC):
 
     def _fire_timers(self, fire: Callable[[], object], now: float) -> None:
         """Have the operator fire all timers that are due; a timer that raises is not fired again."""
-        while True:
-            try:
-                fire()
-                break
-            except TopoInternalError:
-                raise
-            except Exception as error:
-                self._call_raised(error, now)
+        operator = self._operator
+        pending = (lambda: operator.pending_timers) if isinstance(operator, KeyedOperator) else int
+        fire_all(fire, lambda error: self._call_raised(error, now), pending)
         self.calls.settle(now)
 
     # -- watching --------------------------------------------------------------------------------------------------------
