@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from topo.api.durations import duration_ms
 from topo.api.metrics import Metrics
@@ -25,8 +27,8 @@ UNMATCHED_LEFT, UNMATCHED_RIGHT = "unmatched_left", "unmatched_right"
 """Counters of the records without a partner that a join leaves out."""
 
 
-class Sided(NamedTuple):
-    """A record of one of two streams, as plain values."""
+class Sided(Struct, frozen=True, gc=False):
+    """A record of one of two streams, as plain values, which refer to nothing that refers to it."""
 
     left: bool
     deleted: bool
@@ -181,9 +183,9 @@ class IntervalJoin(_Pairing):
 
     def process(self, record: Sided, context: Any, out: StreamOutput[Any]) -> None:
         """Emit the pairs of a record with those that are kept, and keep it."""
-        if self._pairs.goes_late(record, context, out):
-            return
         at, packed = context.timestamp, record.packed
+        if (at is None or at <= context.current_watermark) and self._pairs.goes_late(record, context, out):
+            return
         mine, others = (self.lefts, self.rights) if record.left else (self.rights, self.lefts)
         first, last = (at - self._before, at + self._after) if record.left else (at - self._after, at + self._before)
         partners = others.pair(first, last)
@@ -199,8 +201,8 @@ class IntervalJoin(_Pairing):
         for time, packed, is_paired in self.lefts.take_until(timestamp - self._after):
             if not is_paired and time == timestamp - self._after:
                 self._pairs.join(packed, None, context, out)
-        alone = sum(not is_paired for _time, _packed, is_paired in self.rights.take_until(timestamp - self._before))
-        if alone:
+        gone = self.rights.take_until(timestamp - self._before)
+        if gone and (alone := sum([not is_paired for _time, _packed, is_paired in gone])):
             context.metrics.counter(UNMATCHED_RIGHT).add(alone)
 
 

@@ -35,12 +35,16 @@ class TimeBuffer:
 
     def add(self, time: int, packed: Any, *, is_paired: bool = False) -> None:
         """Insert a record."""
-        place = bisect_right(self._handle.get(), time, key=_BY_TIME)
+        rows = self._handle.get()
+        # Most records come in order.
+        place = len(rows) if not rows or rows[-1][0] <= time else bisect_right(rows, time, key=_BY_TIME)
         self._handle.splice(place, place, ((time, packed, is_paired),))
 
     def pair(self, first: int, last: int) -> Sequence[Any]:
         """Return the plain values of the records with times from `first` to `last`, which have had a partner from now on."""
         rows = self._handle.get()
+        if not rows or rows[-1][0] < first or rows[0][0] > last:
+            return ()
         start, stop = bisect_left(rows, first, key=_BY_TIME), bisect_right(rows, last, key=_BY_TIME)
         found = rows[start:stop]
         if not all(is_paired for _time, _packed, is_paired in found):
@@ -50,6 +54,8 @@ class TimeBuffer:
     def take_until(self, last: int, *, but: int = 0) -> Sequence[Kept]:
         """Remove the records with times up to `last`, and return them; `but`: how many of the latest of them stay."""
         rows: Sequence[Kept] = self._handle.get()
+        if not rows or rows[0][0] > last:
+            return ()
         stop = bisect_right(rows, last, key=_BY_TIME) - but
         if stop <= 0:
             return ()

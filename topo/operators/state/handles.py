@@ -225,7 +225,7 @@ class SortedState(_Handle):
     __slots__ = ()
 
     def get(self) -> Sequence[Any]:
-        """Return the elements, not to be changed; they show what `splice` does until the list is empty."""
+        """Return the elements, not to be changed; they show what `splice` does, but not that it removes all."""
         return self._table.peek(self.namespace, self._keys.key) or ()
 
     def splice(self, start: int, stop: int, elements: Collection[Any]) -> None:

@@ -78,19 +78,10 @@ class StateTable:
     def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
         """Replace a slice of a cell that is a list (none there counts as empty) of elements that never change; drop an empty one.
 
-        As `put` but cheaper: the caller finds the slice, and only elements behind it move.
+        As `put` but cheaper: the caller finds the slice, and only elements behind it move. A cell
+        that becomes empty is dropped as it is.
         """
-        rows = self._namespaces.get(namespace)
-        cell = None if rows is None else rows.get(key)
-        if rows is None or cell is None:
-            if elements:
-                self.load(namespace, key, list(elements))
-            return
-        if self._shares(namespace, key, cell):
-            cell = rows[key] = cell.copy()
-        cell[start:stop] = elements
-        if not cell:
-            self._drop(namespace, key)
+        self._splice(namespace, key, self.peek(namespace, key), start, stop, elements)
 
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
         """Return one value of a cell that is a dict, or the default."""
@@ -190,6 +181,18 @@ class StateTable:
             self._frozen = None
             return False
         return frozen.cells.get(namespace, {}).get(key) is cell
+
+    def _splice(self, namespace: Hashable, key: Hashable, cell: Any, start: int, stop: int, elements: Collection[Any]) -> None:
+        if cell is None:
+            if elements:
+                self.load(namespace, key, list(elements))
+        elif stop - start >= len(cell) and not elements:
+            self._drop(namespace, key)
+        else:
+            if self._shares(namespace, key, cell):
+                cell = cell.copy()
+                self.load(namespace, key, cell)
+            cell[start:stop] = elements
 
     def _drop(self, namespace: Hashable, key: Hashable) -> None:
         rows = self._namespaces.get(namespace)

@@ -106,9 +106,14 @@ class UndoableTable(StateTable):
         super().extend(namespace, key, elements)
 
     def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
-        before, end = (self.peek(namespace, key) or [])[start:stop], start + len(elements)
-        self._log.note(lambda: StateTable.splice(self, namespace, key, start, end, before))
-        super().splice(namespace, key, start, stop, elements)
+        cell = self.peek(namespace, key)
+        if cell is None or (stop - start >= len(cell) and not elements):
+            # The cell leaves the table as it is.
+            self._note(namespace, key, cell)
+        else:
+            before, end = cell[start:stop], start + len(elements)
+            self._log.note(lambda: StateTable.splice(self, namespace, key, start, end, before))
+        self._splice(namespace, key, cell, start, stop, elements)
 
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
         value = super().entry(namespace, key, entry, default)

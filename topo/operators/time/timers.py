@@ -146,7 +146,7 @@ class TimerService:
     def _note_added(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
         """Note the opposite of a registration, before it is made, unless the timer is registered."""
         key = self._keys.key
-        if not queue.has(timestamp, key, namespace):
+        if timestamp not in queue.buckets or not queue.has(timestamp, key, namespace):
             log.note(lambda: queue.remove(timestamp, key, namespace))
 
     def _note_removed(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
