@@ -15,10 +15,11 @@ from typing import Any
 
 from topo.testing.contracts import killing
 
-# Imported once in the server, not in each child.
+# Imported once in the server, not in each child; pyarrow imports pandas for its first array, which takes half a second.
 killing.CONTEXT.set_forkserver_preload(
     [
         "__main__",
+        "pandas",
         "tests.children",
         "tests.contract.test_killed_sinks",
         "tests.spark.crashing_sink",
