@@ -67,6 +67,7 @@ try:
         pack_rows,
         run_inputs,
         share,
+        stays,
         unpack_rows,
     )
 except ImportError as error:

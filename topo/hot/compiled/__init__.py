@@ -6,6 +6,7 @@ from topo.hot.compiled.ids import Ids
 from topo.hot.compiled.inputs import run_inputs
 from topo.hot.compiled.rows import pack_rows, unpack_rows
 from topo.hot.compiled.share import share
+from topo.hot.compiled.stays import stays
 from topo.hot.compiled.trees import Trees
 from topo.hot.compiled.windows import accumulate, hold_run
 
@@ -25,5 +26,6 @@ __all__ = [
     "pack_rows",
     "run_inputs",
     "share",
+    "stays",
     "unpack_rows",
 ]

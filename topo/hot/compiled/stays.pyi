@@ -1,0 +1,1 @@
+from topo.hot.plain.values import stays as stays
