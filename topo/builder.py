@@ -231,9 +231,8 @@ class TopologyBuilder:
         bind_inputs({spec.id: spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
         choose_outputs(components)
         topology = Topology(self.name, components, config, tuple(self._carried_types), tuple(self._hooks))
-        problems = [f"settings of the topology: {problem}" for problem in problems] + list(
-            map(self._placed, problems_of(topology))
-        )
+        problems = [f"settings of the topology: {problem}" for problem in problems]
+        problems += map(self._placed, problems_of(topology))
         if problems:
             raise TopologyError(problems)
         return topology

@@ -130,3 +130,20 @@ def test_many_components_are_folded_by_prefix_or_to_a_neighbourhood(open_tab: Op
     *figures, near = open_tab().evaluate(FOLD)
     assert figures == [10, 10, 60, 11 / 12, 21]
     assert sorted(near) == [f"team{team}-step1" for team in (1, 2, 3, 4, 5)]
+
+
+COUNT_DRAWINGS = """() => {
+    const all = CanvasRenderingContext2D.prototype, clear = all.clearRect;
+    window.drawings = 0;
+    all.clearRect = function (...place) { window.drawings += 1; return clear.apply(this, place); };
+}"""
+
+
+def test_a_chart_is_drawn_again_when_its_points_have_come_and_not_with_each_figure(open_tab: Open) -> None:
+    tab = open_tab("t/readings")
+    tab.locator(".charts canvas").first.wait_for()
+    charts = tab.locator(".charts canvas").count()
+    tab.evaluate(COUNT_DRAWINGS)
+    # Figures come each second; points are loaded each three seconds.
+    tab.wait_for_timeout(6500)
+    assert charts <= tab.evaluate("window.drawings") <= 3 * charts

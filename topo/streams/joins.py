@@ -73,8 +73,8 @@ class Tag:
 
     def __call__(self, record: Any) -> Sided:
         """Return the tagged record."""
-        deleted = self._deleted is not None and bool(self._deleted(record))
-        return Sided(self._left, deleted, self._pack(record))
+        deleted = self._deleted
+        return Sided(self._left, deleted is not None and bool(deleted(record)), self._pack(record))
 
 
 class CoProcess(KeyedProcess[K, Sided, R], Generic[K, A, B, R]):

@@ -1,5 +1,5 @@
 // Charts of the past, all with one cursor. Figures and marks come from the server; a missing one is a gap.
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { count, percent, rate, seconds, time } from "./format.js";
 import { html } from "./html.js";
@@ -50,7 +50,7 @@ export function Chart({ title, form, times, lines, marks = [] }) {
   return html`<figure><figcaption>${title}</figcaption><div class="plot" ref=${place} aria-hidden="true"></div></figure>`;
 }
 
-export const timesOf = (data) => (data ? Array.from({ length: data.length }, (_, index) => data.first_ms / 1000 + index * data.step_s) : []);
+const timesOf = (data) => Array.from({ length: data.length }, (_, index) => data.first_ms / 1000 + index * data.step_s);
 
 /** The past of subjects over a range: {data, error}, as of the server. */
 export function usePast(name, subjects, since, every) {
@@ -64,12 +64,13 @@ function Marks({ marks }) {
 
 /** The last figures of components over the range that the address names. */
 export function Charts({ name, components, charts = CHARTS, title = "The past" }) {
-  const since = Number(useStore("place").place.query.since) || 300;
+  const { place, utc } = useStore("place", "utc"), since = Number(place.query.since) || 300;
   const { data, error } = usePast(name, components.map((one) => `component/${one}`), since);
-  const times = timesOf(data);
   const lines = (series) => components.flatMap((one) => { const values = data.series[`component/${one}`]?.[series]; return values ? [[one, values]] : []; });
-  return html`<div class="title"><h2>${title}</h2><${Choice} name="since" label="Range" options=${RANGES} /></div><${Problem} text=${error} />
-    ${data && times.length > 1 ? html`<div class="charts">${charts.map(([title, series, form]) => lines(series).length ? html`<${Chart} key=${series} title=${title} form=${form} times=${times} lines=${lines(series)} marks=${data.marks} />` : null)}</div><${Marks} marks=${data.marks} />` : html`<p class="empty">No figures yet.</p>`}`;
+  const shown = (times) => html`<div class="charts">${charts.map(([title, series, form]) => lines(series).length ? html`<${Chart} key=${series} title=${title} form=${form} times=${times} lines=${lines(series)} marks=${data.marks} />` : null)}</div><${Marks} marks=${data.marks} />`;
+  // Figures come each second, and the page is drawn again with them; a chart has nothing new before its points are loaded again.
+  const drawn = useMemo(() => (data?.length > 1 ? shown(timesOf(data)) : html`<p class="empty">No figures yet.</p>`), [data, utc, components.join("\n")]);
+  return html`<div class="title"><h2>${title}</h2><${Choice} name="since" label="Range" options=${RANGES} /></div><${Problem} text=${error} />${drawn}`;
 }
 
 /** A small line of the last values. */
