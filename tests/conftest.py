@@ -68,6 +68,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     A server's tests lie in files that begin with its name, test_kafka_sink.py, or are those of its page, kafka.md; others name
     their group.
     """
+    if item.get_closest_marker("server") and not item.get_closest_marker("timeout"):
+        # Their waits are as long as a busy machine needs: what they wait for is shown before the time of the test is up.
+        item.add_marker(pytest.mark.timeout(400))
     # pytest-xdist makes one group of all that are named.
     if item.get_closest_marker("xdist_group"):
         return

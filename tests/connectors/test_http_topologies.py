@@ -122,7 +122,7 @@ def test_each_request_that_was_answered_reaches_the_receiver_though_processes_ar
         for done, component in ((10, "out"), (40, "in"), (70, "pass")):
             eventually(lambda done=done: len(sender.done) >= done, what=f"{done} answers; {sender.statuses}")
             kill(pid_of(running.status(), component))
-        eventually(lambda: len(sender.done) == COUNT, 60, what=f"all answers; {sender.statuses}")
+        eventually(lambda: len(sender.done) == COUNT, 120, what=f"all answers; {sender.statuses}")
     assert set(numbers(receiver)) == set(range(1, COUNT + 1))
     assert set(receiver.ids) == {f"flow.out.{n}" for n in range(1, COUNT + 1)}, "a repeat has the id of the first"
     running.kill()
@@ -139,7 +139,7 @@ def test_with_exactly_once_a_repeated_request_counts_once(scene: Scene) -> None:
         for done, component in ((10, "in"), (40, "pass"), (70, "in")):
             eventually(lambda done=done: len(sender.done) >= done, what=f"{done} answers; {sender.statuses}")
             kill(pid_of(running.status(), component))
-        eventually(lambda: len(sender.done) == COUNT, 60, what=f"all answers; {sender.statuses}")
+        eventually(lambda: len(sender.done) == COUNT, 120, what=f"all answers; {sender.statuses}")
     # A sink publishes when the checkpoint is complete, as the answers are sent then.
     eventually(lambda: len(scene.lines()) >= COUNT, what="the rows of the last checkpoint")
     assert sorted(scene.lines()) == list(range(1, COUNT + 1))

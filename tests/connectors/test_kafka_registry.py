@@ -327,10 +327,10 @@ def test_a_topology_of_processes_waits_for_a_registry_and_reads_on(
     imports = "from topo.connectors.kafka import Avro\n"
     running = scene.submit(scene.file(imports + flow(source, last)), delivery="exactly_once", checkpoint_interval="200ms")
     try:
-        eventually(lambda: "the schema registry is not reached" in str(running.errors()), 60, what="the error")
+        eventually(lambda: "the schema registry is not reached" in str(running.errors()), 120, what="the error")
     finally:
         registry.start_again()
-    eventually(lambda: out.exists() and len(out.read_text().splitlines()) == 20, 60, what="the rows")
+    eventually(lambda: out.exists() and len(out.read_text().splitlines()) == 20, 120, what="the rows")
     assert [json.loads(line)["cents"] for line in out.read_text().splitlines()] == list(range(20))
     assert "the schema registry is reached again" in str(running.errors())
     running.kill()

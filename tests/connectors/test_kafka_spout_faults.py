@@ -70,15 +70,15 @@ def test_no_record_is_missing_though_workers_and_the_broker_are_killed(scene: Sc
     running = scene.submit(topology(scene, broker, topic), delivery=delivery, checkpoint_interval="200ms")
     with producing(broker, topic) as producer:
         for share, component in ((0.1, "in"), (0.3, None), (0.6, "sink")):
-            eventually(lambda share=share: len(set(scene.lines())) > share * COUNT, 60, what=f"{share} of the rows")
+            eventually(lambda share=share: len(set(scene.lines())) > share * COUNT, 120, what=f"{share} of the rows")
             if component is None:
                 broker.kill()
                 broker.start_again()
             else:
                 kill(pid_of(running.status(), component))
-        eventually(lambda: producer.sent == COUNT, 60, what="all records")
+        eventually(lambda: producer.sent == COUNT, 120, what="all records")
         producer.flush()
-    eventually(lambda: len(set(scene.lines())) == COUNT, 60, what=f"{COUNT} rows; {len(set(scene.lines()))}")
+    eventually(lambda: len(set(scene.lines())) == COUNT, 120, what=f"{COUNT} rows; {len(set(scene.lines()))}")
     rows = scene.lines()
     assert sorted(set(rows)) == list(range(COUNT))
     assert delivery == "at_least_once" or len(rows) == COUNT, "each once"
@@ -91,16 +91,16 @@ def test_a_lost_broker_is_reported_when_it_goes_and_when_it_is_back(scene: Scene
     topic = broker.create_topic(PARTITIONS)
     broker.produce(topic, ["1"])
     running = scene.submit(topology(scene, broker, topic), delivery="at_least_once")
-    eventually(lambda: scene.lines() == [1], 30)
+    eventually(lambda: scene.lines() == [1], 120)
     pids = [pid_of(running.status(), "in", index) for index in range(2)]
     broker.kill()
     try:
-        eventually(lambda: "no broker of bootstrap_servers" in errors_of(running), 30, what="the loss")
+        eventually(lambda: "no broker of bootstrap_servers" in errors_of(running), 120, what="the loss")
     finally:
         broker.start_again()
     broker.produce(topic, ["2"])
-    eventually(lambda: sorted(scene.lines()) == [1, 2], 60, what="the second record")
-    eventually(lambda: "answers: reading continues" in errors_of(running), 30, what="the return")
+    eventually(lambda: sorted(scene.lines()) == [1, 2], 120, what="the second record")
+    eventually(lambda: "answers: reading continues" in errors_of(running), 120, what="the return")
     assert [pid_of(running.status(), "in", index) for index in range(2)] == pids, "no process has ended"
     running.kill()
 
@@ -114,12 +114,12 @@ def test_a_frozen_broker_only_delays(scene: Scene, broker: Broker) -> None:
     config = {"socket.timeout.ms": 2000}
     running = scene.submit(topology(scene, broker, topic, config=config), delivery="exactly_once", checkpoint_interval="200ms")
     broker.produce(topic, [str(n) for n in range(100)])
-    eventually(lambda: len(scene.lines()) == 100, 30)
+    eventually(lambda: len(scene.lines()) == 100, 120)
     broker.freeze()
     time.sleep(4)
     broker.thaw()
     broker.produce(topic, [str(n) for n in range(100, 200)])
-    eventually(lambda: len(scene.lines()) >= 200, 60, what="the rows behind the pause")
+    eventually(lambda: len(scene.lines()) >= 200, 120, what="the rows behind the pause")
     assert sorted(scene.lines()) == list(range(200))
     running.kill()
 
@@ -131,7 +131,7 @@ def test_another_parallelism_continues_from_a_savepoint_and_takes_added_partitio
     for number in range(PARTITIONS):
         broker.produce(topic, [str(n) for n in range(number, 300, PARTITIONS)], number)
     running = scene.submit(topology(scene, broker, topic), delivery="exactly_once", checkpoint_interval="200ms")
-    eventually(lambda: len(scene.lines()) == 300, 30, what="the first rows")
+    eventually(lambda: len(scene.lines()) == 300, 120, what="the first rows")
     admin = broker.admin()
     admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result(30)
     broker.produce(topic, [str(n) for n in range(300, 400)], 1)
@@ -139,6 +139,6 @@ def test_another_parallelism_continues_from_a_savepoint_and_takes_added_partitio
         time.sleep(0.01)
     broker.produce(topic, [str(n) for n in range(400, 500)], PARTITIONS)
     running.rebalance({"in": 3})
-    eventually(lambda: len(scene.lines()) >= 500, 60, what="the rest")
+    eventually(lambda: len(scene.lines()) >= 500, 120, what="the rest")
     assert sorted(scene.lines()) == list(range(500))
     running.kill()

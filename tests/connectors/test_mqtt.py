@@ -360,7 +360,7 @@ def test_no_message_is_missing_though_processes_are_killed(scene: Scene, broker:
     for first, component in ((1, "in"), (201, "out"), (401, "pass")):
         peer.publish("in/a", *[json.dumps({"n": n}) for n in range(first, first + 200)])
         kill(pid_of(running.status(), component))
-    eventually(lambda: set(numbers(peer)) >= set(range(601)), 60, what="all messages")
+    eventually(lambda: set(numbers(peer)) >= set(range(601)), 120, what="all messages")
     running.kill()
     peer.close()
 
@@ -380,9 +380,9 @@ def test_no_message_is_missing_though_the_broker_is_lost(scene: Scene, broker: m
         time.sleep(1.5 if fault == "kill" else 0)
         getattr(broker, fault)()
         broker.start_again()
-    eventually(lambda: set(numbers(peer)) >= set(range(301)), 60, what=f"all messages; {len(set(numbers(peer)))} have come")
+    eventually(lambda: set(numbers(peer)) >= set(range(301)), 120, what=f"all messages; {len(set(numbers(peer)))} have come")
     peer.publish("in/a", json.dumps({"n": 301}))
-    eventually(lambda: 301 in numbers(peer), 60, what="a message after the fault")
+    eventually(lambda: 301 in numbers(peer), 120, what="a message after the fault")
     running.kill()
     peer.close()
 

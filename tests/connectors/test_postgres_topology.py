@@ -66,7 +66,7 @@ def test_each_row_is_there_once_whatever_is_killed_and_the_password_is_not_shown
         else:
             kill(chance.choice(workers))
         time.sleep(chance.random())
-    eventually(lambda: len(run("select n from T_out")) >= KILLS * ROWS, timeout_s=90)
+    eventually(lambda: len(run("select n from T_out")) >= KILLS * ROWS, timeout_s=180)
     assert sorted(n for (n,) in run("select n from T_out")) == list(range(KILLS * ROWS))
     status = running.status()
     assert status["restarts"] >= KILLS // 2
