@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -37,8 +37,6 @@ from topo.errors import TopologyError
 from topo.user_errors import is_engine_frame
 
 T = TypeVar("T")
-_COMPONENT = re.compile(r"""(?:component|bolt)(?: id)? ((?P<quote>['"]).*?(?P=quote))""")
-"""The subject of a problem."""
 
 
 class BoltDeclarer:
@@ -101,7 +99,7 @@ class TopologyBuilder:
         self.name = name
         self._settings: dict[str, Any] = {}
         self._declared: list[tuple[ComponentSpec, BoltDeclarer]] = []
-        self._places: dict[str, list[str]] = {}
+        self._places: dict[str, dict[str, None]] = {}
         """By component: the lines of the user's code that declare it."""
         self._carried_types: list[CarriedType] = []
         self._hooks: list[Hook] = []
@@ -198,16 +196,22 @@ class TopologyBuilder:
         given = (tuple(args), dict(kwargs or {}), settings)
         spec = ComponentSpec(component_id, kind, component, parallelism, *given, watermarks=watermarks)
         self._declared.append((spec, declarer))
-        caller = sys._getframe(2)
-        if not is_engine_frame(caller.f_globals.get("__name__", "")):
-            self._places.setdefault(repr(component_id), []).append(f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}")
+        self._note_place(repr(component_id), sys._getframe(2))
         return declarer
+
+    def _note_place(self, component: str, caller: FrameType | None) -> None:
+        """Note the line of the user's code that declares a component, unless the engine does."""
+        while caller is not None and caller.f_locals.get("self") is self:
+            caller = caller.f_back  # a method of a subclass
+        if caller is not None and not is_engine_frame(caller.f_globals.get("__name__", "")):
+            place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+            self._places.setdefault(component, {})[place] = None
 
     def copied(self) -> TopologyBuilder:
         """Return a builder of the same declarations; additions to it leave this one as it is."""
         other = copy(self)
         other._settings, other._declared = dict(self._settings), list(self._declared)
-        other._places = {component: list(places) for component, places in self._places.items()}
+        other._places = {component: dict(places) for component, places in self._places.items()}
         other._carried_types, other._hooks = list(self._carried_types), list(self._hooks)
         return other
 
@@ -239,9 +243,10 @@ class TopologyBuilder:
 
     def _placed(self, problem: str) -> str:
         """Return a problem of a component with the lines that declare it."""
-        subject = _COMPONENT.match(problem)
-        places = self._places.get(subject[1], ()) if subject else ()
-        return f"{problem} ({', '.join(places)})" if places else problem
+        for component, places in self._places.items():
+            if problem.startswith((f"component {component}", f"component id {component}", f"bolt {component}")):
+                return f"{problem} ({', '.join(places)})"
+        return problem
 
 
 def _resolved(inputs: Sequence[Input], aliases: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[Input]:

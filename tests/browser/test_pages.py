@@ -142,8 +142,11 @@ COUNT_DRAWINGS = """() => {
 def test_a_chart_is_drawn_again_when_its_points_have_come_and_not_with_each_figure(open_tab: Open) -> None:
     tab = open_tab("t/readings")
     tab.locator(".charts canvas").first.wait_for()
-    charts = tab.locator(".charts canvas").count()
     tab.evaluate(COUNT_DRAWINGS)
-    # Figures come each second; points are loaded each three seconds.
-    tab.wait_for_timeout(6500)
-    assert charts <= tab.evaluate("window.drawings") <= 3 * charts
+    # Figures come each second, points each three.
+    for _ in range(3):
+        with tab.expect_response(lambda answer: answer.ok and "/history" in answer.url and "component" in answer.url):
+            pass
+    tab.wait_for_timeout(300)
+    charts = tab.locator(".charts canvas").count()
+    assert charts <= tab.evaluate("window.drawings") <= 4 * charts

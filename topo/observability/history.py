@@ -16,7 +16,8 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -239,7 +240,8 @@ def reach_back(parts: Sequence[PastPoints], since_s: int) -> bool:
 def joined(parts: Iterable[PastPoints], since_s: int, until_s: int, step_s: int) -> PastPoints:
     """Return the points of several columns at one distance; later parts take precedence where they overlap.
 
-    A point that is longer than the distance stands for all the moments in it.
+    A point that is longer than the distance stands for all the moments in it. Shorter ones are taken together, from all parts in
+    a row whose points have one distance, as those of the lines on disk have.
 
     Raises:
         UserError: there would be more than 100,000 points.
@@ -249,22 +251,30 @@ def joined(parts: Iterable[PastPoints], since_s: int, until_s: int, step_s: int)
         raise UserError(f"{length:,} points of {step_s} s are too many; choose a longer step or a shorter time")
     series: dict[tuple[str, str], array[float]] = {}
     marks: dict[tuple[int, str], None] = {}
-    for part in parts:
-        marks |= dict.fromkeys(part.marks)
-        for key, column in part.series.items():
-            points = series.setdefault(key, array("f", [math.nan]) * length)
-            for place, value in _placed(part, column, step_s, is_greatest=key[1] in GREATEST):
-                if 0 <= place - first < length and not math.isnan(value):
-                    points[place - first] = value
+    for _, run in groupby(parts, attrgetter("step_s")):
+        sums: dict[tuple[str, str], dict[int, tuple[float, int]]] = {}
+        for part in run:
+            marks |= dict.fromkeys(part.marks)
+            for key, column in part.series.items():
+                points = series.setdefault(key, array("f", [math.nan]) * length)
+                if part.step_s == step_s:
+                    for place, value in enumerate(column, part.first_s // step_s - first):
+                        if 0 <= place < length and not math.isnan(value):
+                            points[place] = value
+                else:
+                    _gather(sums.setdefault(key, {}), part, column, step_s, is_greatest=key[1] in GREATEST)
+        for key, places in sums.items():
+            for place, (total, number) in places.items():
+                if 0 <= place - first < length:
+                    series[key][place - first] = total / number
     shown = sorted(mark for mark in marks if 1000 * since_s <= mark[0] < 1000 * until_s)
     return PastPoints(first * step_s, step_s, length, series, shown)
 
 
-def _placed(part: PastPoints, column: array[float], step_s: int, *, is_greatest: bool) -> Iterable[tuple[int, float]]:
-    """Return the points of a column at another distance: the number of each, its moment through the distance, and its value."""
-    if part.step_s == step_s:
-        return enumerate(column, part.first_s // step_s)
-    sums: dict[int, tuple[float, int]] = {}
+def _gather(
+    sums: dict[int, tuple[float, int]], part: PastPoints, column: array[float], step_s: int, *, is_greatest: bool
+) -> None:
+    """Add the points of a column to those at another distance: by number, their moment through the distance, sum and count."""
     for value, begin in zip(column, count(part.first_s, part.step_s), strict=False):
         if math.isnan(value):
             continue
@@ -275,4 +285,3 @@ def _placed(part: PastPoints, column: array[float], step_s: int, *, is_greatest:
                 sums[place] = (max(value, total) if number else value, 1)
             else:
                 sums[place] = (total + value, number + 1)
-    return ((place, total / number) for place, (total, number) in sums.items())

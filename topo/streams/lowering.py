@@ -144,7 +144,7 @@ class Lowering:
 
     def _placed(self, problem: str) -> str:
         """Return a problem of a component with the place of its operator."""
-        found = next((one for one in self.components if problem.startswith(f"component {one.id!r}:")), None)
+        found = next((one for one in self.components if problem.startswith((f"component {one.id!r}", f"bolt {one.id!r}"))), None)
         return problem if found is None else f"{problem} ({found.label})"
 
     # -- bodies ----------------------------------------------------------------------------------------------------------

@@ -131,6 +131,16 @@ def test_points_of_the_master_take_the_place_of_the_same_ones_on_disk() -> None:
     assert len(shown.series[KEY]) == 11
 
 
+def test_lines_on_disk_together_make_the_points_of_a_longer_distance() -> None:
+    past, lines = History(), []
+    for second in range(602):
+        past.record(1000 * (START_S + second), overview(float(second // 60), 9.0 if second < 10 else 0.0))
+        if (row := past.take_block(START_S + second)) is not None:
+            lines.append(columns_of(row))
+    shown = joined(lines, START_S, START_S + 600, 300)
+    assert list(shown.series[KEY]) == [2.0, 7.0] and list(shown.series[PEAK]) == [9.0, 0.0]
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -7,47 +7,33 @@ from topo.operators.time.firing import MOST_IN_VAIN, fire_all
 
 
 class Timers:
-    """Timers that raise: `stays` of them are never taken away."""
+    """Timers that raise, each of which may register another; `broken`: no further one can be fired once so many have."""
 
-    def __init__(self, due: int, stays: int = 0) -> None:
-        self.due, self.stays, self.errors = due, stays, list[str]()
+    def __init__(self, due: int, broken: int = -1) -> None:
+        self.due, self.broken, self.fired, self.errors = due, broken, 0, list[str]()
 
     def fire(self) -> None:
-        if self.due:
-            self.due -= self.due > self.stays
-            raise ValueError(f"{self.due} left")
+        if self.fired == self.broken:
+            raise KeyError("broken")
+        if self.fired < self.due:
+            self.fired += 1
+            raise ValueError(f"timer {self.fired}")
 
     def raised(self, error: Exception) -> None:
         self.errors.append(str(error))
 
-    def left(self) -> int:
-        return self.due
-
 
 def test_timers_that_raise_stop_none_of_the_others() -> None:
-    timers = Timers(3 * MOST_IN_VAIN)
-    fire_all(timers.fire, timers.raised, timers.left)
-    assert len(timers.errors) == 3 * MOST_IN_VAIN and timers.due == 0
+    timers = Timers(30 * MOST_IN_VAIN)
+    fire_all(timers.fire, timers.raised, lambda: timers.fired)
+    assert len(timers.errors) == 30 * MOST_IN_VAIN
 
 
-def test_an_error_that_takes_no_timer_away_is_raised_and_not_repeated_for_ever() -> None:
-    timers = Timers(5, stays=2)
-    with pytest.raises(TopoInternalError, match="as many are left as before: ValueError: 2 left"):
-        fire_all(timers.fire, timers.raised, timers.left)
-    assert len(timers.errors) == 3 + MOST_IN_VAIN + 2 + 1
-
-
-def test_timers_that_register_a_later_one_and_raise_all_have_their_turn() -> None:
-    due, errors = 3 * MOST_IN_VAIN, list[Exception]()
-
-    def fire() -> None:
-        nonlocal due
-        if due:
-            due -= 1
-            raise ValueError(f"{due} left")
-
-    fire_all(fire, errors.append, lambda: 3 * MOST_IN_VAIN)
-    assert len(errors) == 3 * MOST_IN_VAIN
+def test_an_error_that_is_not_that_of_a_timer_is_raised_and_not_repeated_without_end() -> None:
+    timers = Timers(5, broken=3)
+    with pytest.raises(TopoInternalError, match="timers cannot fire, and the error is not that of one: KeyError: 'broken'"):
+        fire_all(timers.fire, timers.raised, lambda: timers.fired)
+    assert timers.errors[:3] == ["timer 1", "timer 2", "timer 3"] and len(timers.errors) == 3 + MOST_IN_VAIN
 
 
 def test_an_internal_error_is_raised_at_once() -> None:
@@ -56,5 +42,5 @@ def test_an_internal_error_is_raised_at_once() -> None:
 
     timers = Timers(5)
     with pytest.raises(TopoInternalError, match="broken"):
-        fire_all(fire, timers.raised, timers.left)
+        fire_all(fire, timers.raised, lambda: timers.fired)
     assert timers.errors == []

@@ -9,8 +9,22 @@ import pytest
 from tests.tasks.components import CHECKPOINTED, TRACKED
 from tests.unit.task.operators import SESSION, TEN, Raises, between, counts, decide, put, sums, time
 from topo import aggregates
-from topo.api.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger, Trigger, TriggerContext, TriggerResult
-from topo.api.windows import GlobalWindows, SlidingEventTimeWindows, TumblingProcessingTimeWindows
+from topo.api.triggers import (
+    ContinuousEventTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerContext,
+    TriggerResult,
+)
+from topo.api.windows import (
+    GlobalWindows,
+    ProcessWindowFunction,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from topo.wire.frames import FrameKind
 
 BOTH = pytest.mark.parametrize("delivery", [TRACKED, CHECKPOINTED])
@@ -173,3 +187,37 @@ def test_a_trigger_that_raises_by_the_watermark_fails_its_window_and_no_other() 
     assert solo.rows() == [("a", 0, 10, 1), ("c", 0, 10, 3)]
     assert solo.roots(FrameKind.FAIL) == ids.roots[1:2]
     assert solo.errors() == ["ValueError: not twice"]
+
+
+class Always(ProcessWindowFunction):
+    """Raises for all keys but one."""
+
+    def process(self, key: Any, elements: Any, context: Any, collector: Any) -> None:
+        if key != "good":
+            raise ValueError("no")
+        collector.emit((key, len(elements)))
+
+
+@BOTH
+def test_thousands_of_windows_that_raise_at_one_moment_hold_nothing_up(delivery: str) -> None:
+    """One window has a timer for all its keys, so timers do not become fewer while they fail."""
+    solo = between(sums(aggregate=None, process=Always(), outputs=("key", "n")), delivery=delivery, attempts=1)
+    rows: list[tuple[Any, int]] = [*((str(number), 1) for number in range(1_500)), ("good", 1)]
+    put(solo, rows, [1] * len(rows))
+    put(solo, [("good", 1)], [11])
+    time(solo, 30)
+    assert solo.rows() == [("good", 1), ("good", 1)]
+    assert solo.errors()
+
+
+@BOTH
+def test_a_trigger_that_fires_again_and_again_within_one_watermark_may_raise_each_time(delivery: str) -> None:
+    trigger = ContinuousEventTimeTrigger.of("1ms")
+    bolt = sums(
+        window=TumblingEventTimeWindows.of("60ms"), aggregate=None, process=Always(), outputs=("key", "n"), trigger=trigger
+    )
+    solo = between(bolt, delivery=delivery, attempts=1)
+    rows = [*((str(number), 1) for number in range(30)), ("good", 1)]
+    put(solo, rows, [1] * len(rows))
+    time(solo, 100)
+    assert set(solo.rows()) == {("good", 1)} and solo.errors()

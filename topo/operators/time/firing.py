@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from topo.errors import TopoInternalError
 
-MOST_IN_VAIN = 1000
-"""How many more errors in a row than there are timers may leave as many as before: each timer that is due may register a
-later one before it raises."""
+MOST_IN_VAIN = 100
+"""Errors in a row between which no timer begins to fire."""
 
 
-def fire_all(fire: Callable[[], object], raised: Callable[[Exception], object], left: Callable[[], int]) -> None:
+def fire_all(fire: Callable[[], object], raised: Callable[[Exception], object], fired: Callable[[], int]) -> None:
     """Fire until all timers that are due have fired. A timer that raises is gone: the next call begins behind it.
 
     Args:
         fire: fires timers, and ends at the first that raises.
         raised: called with each error.
-        left: returns how many timers there are.
+        fired: returns how many timers have begun to fire.
 
     Raises:
-        TopoInternalError: a call raised it, or calls raise and their timers do not become fewer.
+        TopoInternalError: a call raised it, or errors repeat that are not those of timers.
     """
-    least, in_vain = math.inf, 0
+    last, in_vain = -1, 0
     while True:
         try:
             fire()
@@ -32,11 +30,9 @@ def fire_all(fire: Callable[[], object], raised: Callable[[Exception], object], 
             raise
         except Exception as error:
             raised(error)
-            there = left()
-            in_vain = 0 if there < least else in_vain + 1
-            least = min(least, there)
-            if in_vain > MOST_IN_VAIN + there:
+            number = fired()
+            in_vain = in_vain + 1 if number == last else 0
+            last = number
+            if in_vain >= MOST_IN_VAIN:
                 what = f"{type(error).__name__}: {error}"
-                raise TopoInternalError(
-                    f"the firing of timers raised {in_vain} times in a row, and as many are left as before: {what}"
-                ) from error
+                raise TopoInternalError(f"timers cannot fire, and the error is not that of one: {what}") from error

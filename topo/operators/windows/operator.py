@@ -75,6 +75,7 @@ class WindowOperator(KeyedOperator):
         position: of the element at hand in its batch, -1 before the first. After `process_batch` it is that of the last one
             taken. After an exception it is that of the element that raised: those before it were taken, those after it were not.
         timer: with an undo log, that of the last call for a timer; after an exception in it, the timer that raised.
+        fired: how many timers, and panes of windows that fire whole, have begun to fire one by one.
         scope: follows the panes; the driver sets it before `setup`.
     """
 
@@ -106,6 +107,7 @@ class WindowOperator(KeyedOperator):
             self._open = OpenWindows(assigner, contents, self._is_reached, begins)  # type: ignore[arg-type]
         self.scope: WindowScope = NoWindowScope()
         self.timer: WindowTimer | None = None
+        self.fired = 0
         self.position = 0
 
     def setup(self, context: OperatorContext) -> None:
@@ -330,6 +332,7 @@ class WindowOperator(KeyedOperator):
     def _on_timer(
         self, key: Any, window: Any, timestamp: int, callback: Callable[[int, Any, Any], TriggerResult], *, is_event_time: bool
     ) -> None:
+        self.fired += 1
         namespace = self._namespace(window)
         if namespace is None:
             return

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from topo.emission.collectors import AnchoringCollector, BoltCollector, Mark
+from topo.errors import TopoInternalError
 from topo.task.guarantees.inputs import InputGuarantee
 from topo.task.state import TaskState
 
@@ -51,6 +52,8 @@ class BasicCalls:
 
         try:
             checked()
+        except TopoInternalError:
+            raise
         except Exception as error:
             self._guarantee.call_raised(error, (subject,), checked, self._clear, self._abandon)
         self.settle(now)
@@ -106,6 +109,8 @@ class AnchoredCalls:
 
         try:
             checked()
+        except TopoInternalError:
+            raise
         except Exception as error:
             is_lost = subject == END_OF_INPUT or self._is_replayed is None or not self._is_replayed(mark)
             undo = partial(collector.rewind, mark)

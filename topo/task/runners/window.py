@@ -118,6 +118,9 @@ class WindowKind(OperatorKind):
         timer = self._operator.timer
         self._window_calls.timer_raised(None if timer is None else TimerCall(self._operator, timer), error, now)
 
+    def _fired(self) -> int:
+        return self._operator.fired
+
     def levels(self) -> dict[str, float]:
         """Return the number of timers, of entries of the state, and of windows with contents."""
         if not self._is_set_up:
