@@ -60,7 +60,7 @@ class TapReader:
         """Rows that may be shown now; grows with time."""
         self._look_s = LOOK_SHARE
         """Seconds that may be spent now; grows with time."""
-        self._at = clock()
+        self._at = self._idle_until = clock()
         self._counts: dict[TaskId, dict[str, Any]] = {task: _nothing() for task in indexes}
 
     def of(self, task: TaskId) -> Tap:
@@ -84,17 +84,21 @@ class TapReader:
         return taken
 
     def _look(self, task: TaskId, counts: dict[str, Any], stream: str, fields: Sequence[str], rows: Sequence[Row]) -> None:
+        columnar = bool(rows) and len(rows[0]) == 1 and isinstance(rows[0][0], ColumnBatch)
+        total = sum(len(row[0]) for row in rows) if columnar else len(rows)
+        counts["seen"] += total
         began = self._clock()
+        if began < self._idle_until:
+            return
         passed = max(0.0, began - self._at)
         self._at = began
         self._room = min(max(1.0, self._rate), self._room + passed * self._rate)
         self._look_s = min(LOOK_SHARE, self._look_s + passed * LOOK_SHARE)
-        columnar = bool(rows) and len(rows[0]) == 1 and isinstance(rows[0][0], ColumnBatch)
-        total = sum(len(row[0]) for row in rows) if columnar else len(rows)
-        counts["seen"] += total
         # Without a condition every row matches, so no more are looked at than can be shown.
         most = MOST_ROWS if self._where is not None else math.floor(self._room)
         if most < 1 or self._look_s <= 0:
+            until_room = (1 - self._room) / self._rate if self._where is None else 0.0
+            self._idle_until = began + max(until_room, -self._look_s / LOOK_SHARE)
             return
         step = max(1, -(-total // most))
         # Another place in each batch: the first rows of batches may be alike.
