@@ -7,7 +7,7 @@ from topo.operators.time.firing import MOST_IN_VAIN, fire_all
 
 
 class Timers:
-    """Timers that raise, each of which may register another; `broken`: no further one can be fired once so many have."""
+    """Timers that raise, each of which may register another; `broken`: how many can fire."""
 
     def __init__(self, due: int, broken: int = -1) -> None:
         self.due, self.broken, self.fired, self.errors = due, broken, 0, list[str]()

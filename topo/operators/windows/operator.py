@@ -93,7 +93,7 @@ class WindowOperator(KeyedOperator):
         is_quick: bool = False,
     ) -> None:
         self.assigner = assigner
-        self.late_elements = self.late_dropped = 0
+        self.late_elements = self.late_dropped = self.fired = 0
         self._trigger = trigger
         self.contents = contents
         self._function = function
@@ -107,7 +107,6 @@ class WindowOperator(KeyedOperator):
             self._open = OpenWindows(assigner, contents, self._is_reached, begins)  # type: ignore[arg-type]
         self.scope: WindowScope = NoWindowScope()
         self.timer: WindowTimer | None = None
-        self.fired = 0
         self.position = 0
 
     def setup(self, context: OperatorContext) -> None:
@@ -182,13 +181,11 @@ class WindowOperator(KeyedOperator):
         self._take(key, value, timestamp)
 
     def on_event_time(self, key: Any, namespace: Any, timestamp: int) -> None:
-        if self.undo_log is not None:
-            self._begin_timer(WindowTimer(key, namespace, timestamp, True))
+        self._begin_timer(key, namespace, timestamp, is_event_time=True)
         self._on_timer(key, namespace, timestamp, self._trigger.on_event_time, is_event_time=True)
 
     def on_processing_time(self, key: Any, namespace: Any, timestamp: int) -> None:
-        if self.undo_log is not None:
-            self._begin_timer(WindowTimer(key, namespace, timestamp, False))
+        self._begin_timer(key, namespace, timestamp, is_event_time=False)
         self._on_timer(key, namespace, timestamp, self._trigger.on_processing_time, is_event_time=False)
 
     def end_of_input(self) -> None:
@@ -273,9 +270,11 @@ class WindowOperator(KeyedOperator):
         last: int = window.max_timestamp
         return min(last + self._lateness_ms, MAX_TIMESTAMP) if self.assigner.is_event_time else last
 
-    def _begin_timer(self, timer: WindowTimer) -> None:
-        self.timer = timer
-        self.begin_call()
+    def _begin_timer(self, key: Any, window: Any, timestamp: int, *, is_event_time: bool) -> None:
+        self.fired += 1
+        if self.undo_log is not None:
+            self.timer = WindowTimer(key, window, timestamp, is_event_time)
+            self.begin_call()
 
     def _take(self, key: Any, value: Any, timestamp: int | None) -> None:
         scope, position = self.scope, self.position
@@ -332,7 +331,6 @@ class WindowOperator(KeyedOperator):
     def _on_timer(
         self, key: Any, window: Any, timestamp: int, callback: Callable[[int, Any, Any], TriggerResult], *, is_event_time: bool
     ) -> None:
-        self.fired += 1
         namespace = self._namespace(window)
         if namespace is None:
             return
@@ -359,8 +357,7 @@ class WindowOperator(KeyedOperator):
         """Fire and clear a pane of a window that fires whole."""
         last = window.max_timestamp
         self.keys.key = key
-        if self.undo_log is not None:
-            self._begin_timer(WindowTimer(key, window, last, True))
+        self._begin_timer(key, window, last, is_event_time=True)
 
         def fire(_timestamp: int, _window: Any, _context: Any) -> TriggerResult:
             self._fire(key, window, window, first)
