@@ -72,7 +72,7 @@ def test_a_window_program_with_spark_at_both_ends_gives_what_spark_gives_in_batc
 def test_a_join_gives_what_spark_gives_in_batch_although_a_worker_is_killed(
     spark: SparkSession, standalone: StandaloneCluster, scene: Scene, tmp_path: Path
 ) -> None:
-    orders, payments = plain.orders_and_payments(3, 500)
+    orders, payments = plain.orders_and_payments(3, 40_000)
     files = {"orders": plain.text(orders), "payments": plain.text(payments)}
     for name, lines in files.items():
         (tmp_path / name).write_text("\n".join(lines) + "\n")
