@@ -12,8 +12,7 @@ _VARYING = re.compile(r"\d+([.,]\d+)*|(?<=restarted )(at once|in [\d.]+ s)")
 def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one entry for each error that differs in component, kind or line, in the order of their last occurrence.
 
-    Where no line of user code is at fault, the message distinguishes errors, apart from numbers in it:
-    checkpoints, waits, durations.
+    Where no user code is at fault, the message distinguishes errors, apart from numbers in it: checkpoints, waits, durations.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
