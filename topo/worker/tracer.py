@@ -108,7 +108,9 @@ class Tracer(TaskObserver):
         self._arrived: dict[SpanKey, _Span] = {}
         self._begun: dict[TaskId, dict[SpanKey, _Span]] = {}
         self._done: dict[SpanKey, _Span] = {}
-        """Spans that have ended since the last reports; rows may still be routed for them."""
+        """Spans that have ended since the last reports."""
+        self._settling: set[TaskId] = set()
+        """Tasks of spans that have ended in the present call: rows may still be routed for them."""
         self._slice: dict[TaskId, list[_Span]] = {}
         """By task: the spans that run in its present slice."""
         self._anchored: dict[tuple[TaskId, int, int], list[_Span]] = {}
@@ -126,6 +128,7 @@ class Tracer(TaskObserver):
         """Mark one of these messages, if it is time for one."""
         if task not in self._rooms:
             return
+        self._settling.discard(task)
         now = self._clock()
         self._count(task, "seen", len(roots))
         at, room = self._rooms[task]
@@ -152,6 +155,7 @@ class Tracer(TaskObserver):
                 self._marked.setdefault(task, set()).add(root)
                 shown = None if task in self._hidden else short(message)
                 self._done[task, root, 0] = _Span((task, root, 0), now, now, now, "emitted", message=shown)
+                self._settling.add(task)
 
     def messages_decided(self, task: TaskId, verdict: str, roots: Sequence[int], pending: Container[int]) -> None:
         self._decide(task, verdict, roots)
@@ -190,6 +194,7 @@ class Tracer(TaskObserver):
     def slice_begins(self, task: TaskId, batch: Batch, first: int, last: int) -> int:
         """Let a traced tuple run alone."""
         self._slice.pop(task, None)
+        self._settling.discard(task)
         if batch.anchoring is Anchoring.NONE or not (self._arrived or self._begun.get(task)):
             return last
         places = traced_places(batch.packed_roots(first, last))
@@ -237,7 +242,7 @@ class Tracer(TaskObserver):
         roots: Sequence[int],
         edges: Sequence[int],
     ) -> None:
-        if not ((self._begun.get(task) or self._done) and traced_places(pack_words(roots))):
+        if not ((self._begun.get(task) or task in self._settling) and traced_places(pack_words(roots))):
             return
         at = 0
         for on, count in zip(anchors, counts, strict=True):
@@ -250,7 +255,7 @@ class Tracer(TaskObserver):
             at += count
 
     def rows_routed(self, task: TaskId, target: TaskId, stream: int, columns: Columns) -> None:
-        if not (self._anchored or self._done or self._slice.get(task)):
+        if not (self._anchored or task in self._settling or self._slice.get(task)):
             return
         now = self._clock()
         for place in traced_places(columns.roots):
@@ -316,6 +321,7 @@ class Tracer(TaskObserver):
         self._arrived.pop(span.key, None)
         self._begun.get(span.key[0], {}).pop(span.key, None)
         self._done[span.key] = span
+        self._settling.add(span.key[0])
 
     def _count(self, task: TaskId, name: str, more: int) -> None:
         counts = self._counts.setdefault(task, {})
