@@ -222,6 +222,8 @@ def test_behind_a_proxy_it_answers_to_its_name_and_metrics_have_a_port_of_their_
 )
 @pytest.mark.integration
 def test_what_cannot_be_is_refused(tmp_path: Path, options: list[str], refusal: str) -> None:
+    if "--metrics" in options:
+        pytest.importorskip("prometheus_client", reason="needs the extra metrics")
     command = [sys.executable, "-m", "topo_cli", "ui", "--home", str(tmp_path), *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and refusal in done.stderr, done.stderr
