@@ -60,7 +60,9 @@ def test_a_dead_letter_that_cannot_be_stored_is_kept_by_its_spout_until_it_can(s
         status = running.wait_until(lambda status: counter(status, "numbers", "failed") == 2 and status["totals"]["acked"] == 99)
         assert (status["totals"]["dead_lettered"], status["totals"]["pending"]) == (0, 1)
         assert not scene.has("given up")
-        assert (status["status"], status["reason"][:20]) == ("DEGRADED", "DeadLettersNotStored"), "topo errors cannot say it"
+        # Positions cannot be stored either: the reason is that of the last attempt.
+        reason = status["reason"].partition(":")[0]
+        assert status["status"] == "DEGRADED" and reason in ("DeadLettersNotStored", "PositionsNotStored"), status["reason"]
     assert running.wait(timeout_s=30).kind is OutcomeKind.DEAD_LETTERS
     assert [dead_letter["message"] for dead_letter in running.dead_letters()] == [13]
     assert scene.has("given up")
