@@ -63,7 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Have tests in one process, one after the other, that share a Spark or a server, and those of one file.
+    """Have tests in one process, one after the other, that share a Spark or a server, and those of one file. Those with servers
+    have more time.
 
     A server's tests lie in files that begin with its name, test_kafka_sink.py, or are those of its page, kafka.md; others name
     their group.

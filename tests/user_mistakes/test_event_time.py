@@ -122,7 +122,7 @@ def refusal(watermarks: Any, spout: Any = None) -> str:
 
 def test_a_duration_is_no_strategy() -> None:
     """`watermarks="5s"` instead of a strategy."""
-    assert refusal("5s").startswith(
+    assert refusal("5s").rpartition(" (")[0] == (
         "component 'clicks': watermarks='5s' (str) is no WatermarkStrategy; give one, such as "
         'WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="at")'
     )
@@ -136,11 +136,12 @@ def test_a_generator_is_no_strategy() -> None:
 def test_a_field_that_is_not_there() -> None:
     """The timestamp's field is misspelt."""
     strategy = WatermarkStrategy.monotonic_timestamps(timestamp="users")
-    assert refusal(strategy).startswith(
+    assert refusal(strategy).rpartition(" (")[0] == (
         "component 'clicks': the watermark strategy reads the timestamp from the field 'users', which it does not emit; "
         "did you mean 'user'?"
     )
-    assert "its fields are 'user', 'at'" in refusal(WatermarkStrategy.timestamps_only("timestamp"))
+    problem = refusal(WatermarkStrategy.timestamps_only("timestamp")).rpartition(" (")[0]
+    assert problem.endswith("its fields are 'user', 'at'")
 
 
 @pytest.mark.parametrize("position", [2, -3])

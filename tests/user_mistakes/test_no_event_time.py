@@ -150,7 +150,7 @@ def refusal(builder: TopologyBuilder) -> str:
 
 def test_windows_of_event_time_without_a_strategy_are_refused() -> None:
     """`TumblingEventTimeWindows` behind a spout, and `watermarks=` is set nowhere."""
-    assert refusal(built(Rows())).startswith(
+    assert refusal(built(Rows())).rpartition(" (")[0] == (
         "bolt 'counts' has windows of event time, but the tuples of 'source' have none: neither it nor a component before it has "
         "a WatermarkStrategy; set one, such as set_spout('source', ..., watermarks="
         'WatermarkStrategy.bounded_out_of_orderness("5s", timestamp="at")), or watermarks=WatermarkStrategy.emitted() where the '
@@ -218,7 +218,7 @@ def test_timers_of_event_time_without_a_strategy_are_refused() -> None:
     """`register_event_time_timer` in a process bolt, and no strategy: its timers would wait for the end of the input."""
     problem = refusal(built(Rows(), last=Reminds()))
     assert problem.startswith("bolt 'counts' has timers of event time (Reminds calls register_event_time_timer), but the tuples")
-    assert "or use register_processing_time_timer" in problem
+    assert problem.rpartition(" (")[0].endswith("or use register_processing_time_timer")
     assert built(Rows(), last=Reminds(), on_source=AT).build()
 
 
