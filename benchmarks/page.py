@@ -207,8 +207,9 @@ def tap(bench: Bench) -> Iterator[Row]:
     yield from _cost(bench, "rate with a tap, 10/s; to without", 0.99, lambda _, load: observing(load, "tap", "split", rate=10))
 
 
-def trace(bench: Bench) -> Iterator[Row]:
-    yield from _cost(bench, "rate with a trace, 1/s; to without", 0.995, lambda _, load: observing(load, "trace", "", rate=1))
+def trace(_: Bench) -> Iterator[Row]:
+    found = hooks.measure_trace(hooks.TRACE_PAIRS, hooks.LINES)
+    yield Row("processor time of tasks with a trace; to without", found["ratio"], 1.005)
 
 
 def profile(bench: Bench) -> Iterator[Row]:
@@ -217,7 +218,7 @@ def profile(bench: Bench) -> Iterator[Row]:
 
 
 def unobserved(bench: Bench) -> Iterator[Row]:
-    found = hooks.measure(bench.pairs, 20_000)
+    found = hooks.measure(bench.pairs, hooks.LINES)
     yield Row("processor time with the hooks of observations; to without", found["ratio"], 1.003)
 
 

@@ -26,7 +26,7 @@ from topo import (
 )
 from topo.api.topology import Topology
 from topo.api.windows import CountWindows
-from topo.hot import unpack_words
+from topo.hot import traced_places, unpack_words
 from topo.ids import REPLAYED_BIT, TRACED_BIT, TaskId
 from topo.operate.traces import Traces
 from topo.plan.physical import physical_plan
@@ -35,7 +35,7 @@ from topo.task.task import Task
 from topo.testing import END, TopologyTest, in_process
 from topo.wire.control import Observe
 from topo.wire.frames import Columns
-from topo.worker.tracer import TaskTraces, Tracer, traced_places
+from topo.worker.tracer import TaskTraces, Tracer
 
 SEEDS = 25
 Path = str

@@ -43,6 +43,7 @@ from topo.hot.plain import (
     share,
     stays,
     take,
+    traced_places,
     unpack_rows,
     unpack_words,
     xor_words,
@@ -68,6 +69,7 @@ try:
         run_inputs,
         share,
         stays,
+        traced_places,
         unpack_rows,
     )
 except ImportError as error:
@@ -111,6 +113,7 @@ __all__ = [
     "share",
     "stays",
     "take",
+    "traced_places",
     "unpack_rows",
     "unpack_words",
     "xor_words",

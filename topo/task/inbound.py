@@ -173,8 +173,8 @@ class Inbound:
             return
         if frame.epoch > state.epoch:
             self._newer.append(frame)
-            if state.observer is not None:
-                state.observer.frame_taken(state.id, frame, None)
+            if state.lookout is not None:
+                state.lookout.frame_taken(state.id, frame, None)
             return
         if state.incarnations.get(sender) != frame.incarnation:
             counters.fenced_frames += 1
@@ -190,8 +190,8 @@ class Inbound:
             counters.malformed_frames += 1
             return
         arrival = edge.accept(frame.number)
-        if state.observer is not None:
-            state.observer.frame_taken(state.id, frame, arrival)
+        if state.lookout is not None:
+            state.lookout.frame_taken(state.id, frame, arrival)
         if arrival is Arrival.NEXT:
             counters.frames_in += 1
             if not self.queue:

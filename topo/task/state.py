@@ -37,6 +37,8 @@ class TaskState:
         phase: of its life; changed by `enter` alone.
         is_working: whether the user's component is open, where the epoch begins or further.
         incarnations: of all tasks, by the routes of this epoch.
+        observer: watches the task; None as a rule.
+        lookout: the same, or while there is no other an observer of the frames taken and roots drawn alone.
         local: the tasks of this worker, to which frames are handed over in memory.
         restored: the snapshots that the epoch begins with: one for each task that this one takes state over from.
         restore_point: the checkpoint that the epoch begins with; 0: none.
@@ -45,7 +47,7 @@ class TaskState:
 
     __slots__ = (
         "clock", "commands", "component_id", "config", "counters", "epoch", "id", "ids", "incarnation", "incarnations",
-        "is_checkpointed", "is_working", "local", "now", "observer", "phase", "plan", "restore_point", "restored",
+        "is_checkpointed", "is_working", "local", "lookout", "now", "observer", "phase", "plan", "restore_point", "restored",
         "restored_ended", "stamp", "streams", "wall_ms",
     )  # fmt: skip
 
@@ -59,7 +61,7 @@ class TaskState:
         self.clock = env.clock
         self.wall_ms = env.wall_ms
         self.ids = env.ids
-        self.observer = env.observer
+        self.observer = self.lookout = env.observer
         self.counters = Counters()
         self.commands: list[TaskCommand] = []
         self.phase = TaskPhase.NEW

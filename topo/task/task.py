@@ -143,9 +143,10 @@ class Task:
         outbox = self.outbound.outbox
         return {component: outbox.edge_figures(*targets) for component, targets in self._readers.items()}
 
-    def observed_by(self, observer: TaskObserver | None) -> None:
-        """Have an observer watch the task from now on; None ends it."""
+    def observed_by(self, observer: TaskObserver | None, lookout: TaskObserver | None = None) -> None:
+        """Have an observer watch the task from now on; None ends it. A lookout watches what comes in in its stead."""
         self.state.observer = self.outbound.outbox.observer = observer
+        self.state.lookout = lookout or observer
 
     def validate(self) -> None:
         self.outbound.validate()

@@ -6,12 +6,16 @@ for is its parent. A traced input runs alone in its slice, so that time and rows
 
     frame_taken -> arrived | slice_begins -> begun | inputs_acked, inputs_failed -> ended, and the edges of its rows follow
 
+A task calls a tracer for frames that arrive and roots that are drawn; while traced messages are in it, for everything. So tasks
+through which none passes pay for one look at each frame.
+
 A tuple with several roots has a span in the trace of each root that is traced. The rows of a column batch are one span. What
 waits when the observation ends has no span.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +23,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from topo.emission.collectors import TrackedTuple
-from topo.hot import Column, pack_words, unpack_words
+from topo.hot import Column, pack_words, traced_places, unpack_words
 from topo.ids import ID_BYTES, TRACED_BIT, TaskId
 from topo.plan.physical import PhysicalPlan
 from topo.task.batch import Batch
@@ -39,8 +43,6 @@ MOST_ANCHORED = 10_000
 """Rows that are about to be routed and whose parents are known."""
 MOST_EDGES = 100
 """Edges of one span that are reported."""
-
-_MARKS = bytes(byte >> 6 & 1 for byte in range(256))
 
 IdsOfInputs = Iterable[tuple[Sequence[int], Sequence[int]]]
 SpanKey = tuple[TaskId, int, int]
@@ -78,6 +80,7 @@ class Tracer(TaskObserver):
         shares: by spout task of this worker, the part of a second that its first message waits; so they do not all begin at once.
         windows: tasks that keep their inputs in windows.
         hidden: spout tasks whose message ids are not shown.
+        attend: has a task call all methods from now on, or `frame_taken` and `roots_drawn` alone.
         clock: monotonic seconds.
         wall: seconds since 1970.
     """
@@ -90,6 +93,7 @@ class Tracer(TaskObserver):
         shares: Mapping[TaskId, float],
         windows: Collection[TaskId],
         hidden: Collection[TaskId],
+        attend: Callable[[TaskId, bool], None],
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
@@ -97,6 +101,7 @@ class Tracer(TaskObserver):
         self._rate = rate
         self._windows = windows
         self._hidden = hidden
+        self._attend = attend
         self._clock = clock
         now = clock()
         # One offset for the whole observation: a wall clock that is set meanwhile tears no trace.
@@ -105,8 +110,9 @@ class Tracer(TaskObserver):
         self._rooms = {task: (now, 1.0 - share) for task, share in shares.items()}
         """By spout task: when messages were drawn last, and how many may be marked; grows with time."""
         self._room = (now, float(MOST_SPANS_S))
-        self._arrived: dict[SpanKey, _Span] = {}
-        self._begun: dict[TaskId, dict[SpanKey, _Span]] = {}
+        self._attended: set[TaskId] = set()
+        self._arrived: dict[TaskId, dict[SpanKey, _Span]] = defaultdict(dict)
+        self._begun: dict[TaskId, dict[SpanKey, _Span]] = defaultdict(dict)
         self._done: dict[SpanKey, _Span] = {}
         """Spans that have ended since the last reports."""
         self._settling: set[TaskId] = set()
@@ -129,6 +135,8 @@ class Tracer(TaskObserver):
         if task not in self._rooms:
             return
         self._settling.discard(task)
+        if not self._marked.get(task):
+            self._turn_from(task)
         now = self._clock()
         self._count(task, "seen", len(roots))
         at, room = self._rooms[task]
@@ -137,6 +145,7 @@ class Tracer(TaskObserver):
         if marked and len(self._marked.get(task, ())) >= MOST_OPEN:
             marked, self._problem = 0, f"{MOST_OPEN:,} traced messages of a spout task have no verdict; no more begin"
         if marked:
+            self._turn_to(task)
             # Anywhere in the burst: roots are random.
             start = roots[0]
             for place in range(start, start + marked):
@@ -175,19 +184,21 @@ class Tracer(TaskObserver):
 
     def routes_adopted(self, task: TaskId, routes: Routes) -> None:
         """All that was in flight at the task is gone."""
-        lost = [span for span in self._arrived.values() if span.key[0] == task]
-        for span in [*lost, *self._begun.get(task, {}).values()]:
+        for span in [*self._arrived[task].values(), *self._begun[task].values()]:
             self._end(span, "reset")
         self._slice.pop(task, None)
 
     def frame_taken(self, task: TaskId, frame: Frame, arrival: Arrival | None) -> None:
         if frame.kind is not FrameKind.DATA or arrival is not Arrival.NEXT or not frame.roots:
             return
+        if not (places := traced_places(frame.roots)):
+            return
         now = self._clock()
-        for place in traced_places(frame.roots):
+        for place in places:
             if self._has_room(now):
                 key = task, _word(frame.roots, place), _word(frame.edges, place)
-                self._arrived[key] = _Span(key, now)
+                self._arrived[task][key] = _Span(key, now)
+                self._turn_to(task)
             else:
                 self._count(task, "dropped", 1)
 
@@ -195,7 +206,10 @@ class Tracer(TaskObserver):
         """Let a traced tuple run alone."""
         self._slice.pop(task, None)
         self._settling.discard(task)
-        if batch.anchoring is Anchoring.NONE or not (self._arrived or self._begun.get(task)):
+        if not (self._arrived[task] or self._begun[task]):
+            self._turn_from(task)
+            return last
+        if batch.anchoring is Anchoring.NONE:
             return last
         places = traced_places(batch.packed_roots(first, last))
         if not places:
@@ -215,8 +229,8 @@ class Tracer(TaskObserver):
         now = self._clock()
         for span in spans:
             span.began, span.is_batch = (span.began if is_batch and span.began else now), is_batch
-            self._arrived.pop(span.key, None)
-            self._begun.setdefault(task, {})[span.key] = span
+            self._arrived[task].pop(span.key, None)
+            self._begun[task][span.key] = span
         self._slice[task] = spans
         return last if is_batch else first + 1
 
@@ -228,7 +242,7 @@ class Tracer(TaskObserver):
 
     def frame_processed(self, task: TaskId, frame: Frame) -> None:
         """End the batches of columns of a frame."""
-        if frame.kind is FrameKind.DATA and (begun := self._begun.get(task)):
+        if frame.kind is FrameKind.DATA and (begun := self._begun[task]):
             for span in [span for span in begun.values() if span.is_batch]:
                 self._end(span, "acked")
 
@@ -242,14 +256,14 @@ class Tracer(TaskObserver):
         roots: Sequence[int],
         edges: Sequence[int],
     ) -> None:
-        if not ((self._begun.get(task) or task in self._settling) and traced_places(pack_words(roots))):
+        if not ((self._begun[task] or task in self._settling) and traced_places(pack_words(roots))):
             return
         at = 0
         for on, count in zip(anchors, counts, strict=True):
             for root, edge in zip(roots[at : at + count], edges[at : at + count], strict=True):
                 if root & TRACED_BIT and len(self._anchored) < MOST_ANCHORED:
                     keys = [(task, root, anchor.edges[anchor.roots.index(root)]) for anchor in on if root in anchor.roots]
-                    found = [self._begun.get(task, {}).get(key) or self._done.get(key) for key in keys]
+                    found = [self._begun[task].get(key) or self._done.get(key) for key in keys]
                     batches = [span for span in self._slice.get(task, ()) if span.is_batch and span.key[1] == root]
                     self._anchored[task, root, edge] = [span for span in found if span is not None] or batches
             at += count
@@ -285,10 +299,20 @@ class Tracer(TaskObserver):
 
     # -- parts -----------------------------------------------------------------------------------------------------------
 
+    def _turn_to(self, task: TaskId) -> None:
+        if task not in self._attended:
+            self._attended.add(task)
+            self._attend(task, True)
+
+    def _turn_from(self, task: TaskId) -> None:
+        if task in self._attended:
+            self._attended.discard(task)
+            self._attend(task, False)
+
     def _has_room(self, now: float) -> bool:
         at, room = self._room
         room = min(float(MOST_SPANS_S), room + (now - at) * MOST_SPANS_S)
-        has_room = room >= 1 and len(self._arrived) + sum(map(len, self._begun.values())) < MOST_OPEN
+        has_room = room >= 1 and sum(map(len, [*self._arrived.values(), *self._begun.values()])) < MOST_OPEN
         self._room = (now, room - has_room)
         return has_room
 
@@ -297,15 +321,15 @@ class Tracer(TaskObserver):
         return [span for pair in pairs if (span := self._waiting(task, *pair)) is not None]
 
     def _waiting(self, task: TaskId, root: int, edge: int) -> _Span | None:
-        return self._arrived.get((task, root, edge)) or self._begun.get(task, {}).get((task, root, edge))
+        key = task, root, edge
+        return self._arrived[task].get(key) or self._begun[task].get(key)
 
     def _of_task(self, task: TaskId) -> list[_Span]:
-        begun = [span for span in self._begun.get(task, {}).values() if span.is_batch]
-        return begun or [span for span in self._arrived.values() if span.key[0] == task]
+        begun = [span for span in self._begun[task].values() if span.is_batch]
+        return begun or list(self._arrived[task].values())
 
     def _end_inputs(self, task: TaskId, ids: IdsOfInputs, outcome: str) -> None:
-        begun = self._begun.get(task)
-        if not begun:
+        if not (begun := self._begun[task]):
             return
         for roots, edges in ids:
             for root, edge in zip(roots, edges, strict=True):
@@ -318,10 +342,11 @@ class Tracer(TaskObserver):
     def _end(self, span: _Span, outcome: str) -> None:
         span.ended, span.outcome = self._clock(), span.outcome or outcome
         span.began = span.began or span.ended
-        self._arrived.pop(span.key, None)
-        self._begun.get(span.key[0], {}).pop(span.key, None)
+        task = span.key[0]
+        self._arrived[task].pop(span.key, None)
+        self._begun[task].pop(span.key, None)
         self._done[span.key] = span
-        self._settling.add(span.key[0])
+        self._settling.add(task)
 
     def _count(self, task: TaskId, name: str, more: int) -> None:
         counts = self._counts.setdefault(task, {})
@@ -340,13 +365,6 @@ class Tracer(TaskObserver):
         return {"kind": "span", "edge": f"{edge:016x}", **times, "outcome": span.outcome, **row}
 
 
-def traced_places(roots: Column) -> list[int]:
-    """Return the places of traced roots in a packed column."""
-    # A view is copied first: to take every eighth byte of one costs more than both.
-    marks = bytes(roots)[ID_BYTES - 1 :: ID_BYTES].translate(_MARKS)
-    return [place for place, mark in enumerate(marks) if mark] if 1 in marks else []
-
-
 def _word(words: Column, place: int) -> int:
     return unpack_words(words[ID_BYTES * place : ID_BYTES * (place + 1)])[0]
 
@@ -360,7 +378,7 @@ class _Watch(Struct, frozen=True):
 
     def end(self) -> None:
         for task in self.tasks:
-            if task.state.observer is self.tracer:
+            if task.state.lookout is self.tracer:
                 task.observed_by(None)
 
 
@@ -387,13 +405,18 @@ class TaskTraces:
         # A worker without windows loads what runs them for a trace alone.
         from topo.task.runners.window import WindowKind
 
-        plan, tasks = self._plan, list(self._tasks.values())
+        plan = self._plan
+        tasks = [task for id_, task in self._tasks.items() if id_ not in plan.ackers]
         spouts = message.spec["spouts"]
         shares = {task: place / len(spouts) for place, task in enumerate(spouts)}
         hidden = [task for task in plan.spouts if plan.config_of(plan.task(task).component).tap is None]
         windows = {one.id for one in tasks if isinstance(one.runner, InputRunner) and isinstance(one.runner.kind, WindowKind)}
         rate, mark_s = float(message.spec["rate"]), message.for_s - float(message.spec["settle_s"])
-        tracer = Tracer(message.id, rate, mark_s, shares, windows, hidden, self._clock, self._wall)
+
+        def attend(task: TaskId, everything: bool) -> None:
+            self._tasks[task].observed_by(tracer if everything else None, lookout=tracer)
+
+        tracer = Tracer(message.id, rate, mark_s, shares, windows, hidden, attend, self._clock, self._wall)
         for task in tasks:
-            task.observed_by(tracer)
+            attend(task.id, False)
         return _Watch(tracer, tasks)

@@ -4,6 +4,7 @@ from types import ModuleType
 
 import pytest
 
+from topo.hot import pack_words
 from topo.ids import REPLAYED_BIT, TRACED_BIT
 
 MARKS = REPLAYED_BIT | TRACED_BIT
@@ -36,3 +37,16 @@ def test_a_root_of_which_only_marks_were_drawn_is_drawn_again(hot: ModuleType, m
 def test_a_negative_number_of_ids_is_refused(hot: ModuleType) -> None:
     with pytest.raises(ValueError):
         hot.Ids(b"seed").column(-1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 300])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_traced_roots_are_found_in_columns(hot: ModuleType, count: int, kind: type) -> None:
+    roots = [place if place % 3 else place | TRACED_BIT for place in range(1, count + 1)]
+    expected = [place for place, root in enumerate(roots) if root & TRACED_BIT]
+    assert hot.traced_places(kind(pack_words(roots))) == expected
+    assert hot.traced_places(memoryview(b"x" + pack_words(roots))[1:]) == expected
+
+
+def test_roots_with_other_marks_are_not_traced(hot: ModuleType) -> None:
+    assert hot.traced_places(pack_words([REPLAYED_BIT | 1, TRACED_BIT >> 1, (1 << 56) - 1])) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,7 +12,7 @@ from topo.ids import TRACED_BIT, Epoch, Incarnation, TaskId
 from topo.task.batch import Batch
 from topo.task.flow_control import Arrival
 from topo.wire.frames import Anchoring, Columns, Frame, FrameKind
-from topo.worker.tracer import MOST_ANCHORED, MOST_OPEN, MOST_SPANS_S, Tracer, traced_places
+from topo.worker.tracer import MOST_ANCHORED, MOST_OPEN, MOST_SPANS_S, Tracer
 
 SPOUT, OTHER, BOLT = TaskId(1), TaskId(2), TaskId(3)
 
@@ -29,8 +29,14 @@ def time() -> Time:
     return Time()
 
 
-def tracer_at(time: Time, rate: float = 1.0, mark_s: float = 60.0, share: float = 0.0) -> Tracer:
-    return Tracer(5, rate, mark_s, {SPOUT: share}, (), (), time, lambda: time() + 1000)
+def tracer_at(
+    time: Time,
+    rate: float = 1.0,
+    mark_s: float = 60.0,
+    share: float = 0.0,
+    attend: Callable[[TaskId, bool], None] = lambda *_: None,
+) -> Tracer:
+    return Tracer(5, rate, mark_s, {SPOUT: share}, (), (), attend, time, lambda: time() + 1000)
 
 
 def drawn(tracer: Tracer, count: int = 50, first: int = 7) -> list[int]:
@@ -124,14 +130,6 @@ def test_what_is_known_of_rows_before_they_are_routed_is_bounded(time: Time) -> 
     assert len(tracer._anchored) == MOST_ANCHORED
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 300])
-def test_marked_roots_are_found_in_packed_columns(count: int) -> None:
-    roots = [place if place % 3 else place | TRACED_BIT for place in range(1, count + 1)]
-    assert traced_places(pack_words(roots)) == [place for place, root in enumerate(roots) if root & TRACED_BIT]
-    assert traced_places(memoryview(pack_words(roots))) == traced_places(pack_words(roots))
-    assert traced_places(pack_words([(1 << 63) | 1, (1 << 61) | 1])) == []
-
-
 def test_a_tuple_without_a_span_leaves_those_behind_it_theirs(time: Time) -> None:
     tracer, first, last = tracer_at(time), TRACED_BIT | 1, TRACED_BIT | 2
     # As if there had been no room for a span of the first.
@@ -161,3 +159,25 @@ def test_a_batch_costs_nothing_by_tuple_while_no_message_is_traced(time: Time) -
     tracer.rows_anchored(BOLT, ids, ids, ids, ids)  # type: ignore[arg-type]
     tracer.rows_routed(BOLT, OTHER, 0, Columns(Anchoring.SINGLE, [], ids, ids))  # type: ignore[arg-type]
     tracer.inputs_acked(BOLT, ids)  # type: ignore[arg-type]
+
+
+def test_tasks_are_attended_while_traced_messages_are_in_them(time: Time) -> None:
+    attended: dict[TaskId, bool] = {}
+    tracer = tracer_at(time, attend=attended.__setitem__)
+    (root,) = drawn(tracer, count=1)
+    assert attended == {SPOUT: True}
+    tracer.roots_drawn(SPOUT, [1, 2])
+    tracer.frame_taken(BOLT, frame(4, 5), Arrival.NEXT)
+    assert attended == {SPOUT: True}
+    tracer.frame_taken(BOLT, frame(root, 5), Arrival.NEXT)
+    assert attended == {SPOUT: True, BOLT: True}
+    batch = Batch(frame(root, 5), [(1,), (2,)], Origin("source", SPOUT, fields=("n",)))
+    assert tracer.slice_begins(BOLT, batch, 0, 2) == 1
+    tracer.inputs_acked(BOLT, [batch.ids_at(0)])
+    assert attended[BOLT]
+    assert tracer.slice_begins(BOLT, batch, 1, 2) == 2
+    assert not attended[BOLT]
+    tracer.messages_decided(SPOUT, "acked", [root], {root})
+    assert attended[SPOUT]
+    tracer.roots_drawn(SPOUT, [1, 2])
+    assert not attended[SPOUT]

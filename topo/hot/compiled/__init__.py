@@ -2,7 +2,7 @@
 
 from topo.hot.compiled.acks import Acks
 from topo.hot.compiled.emit import Emit, EmitFour, EmitMessage, EmitMessageOne, EmitOne, EmitThree, EmitTwo
-from topo.hot.compiled.ids import Ids
+from topo.hot.compiled.ids import Ids, traced_places
 from topo.hot.compiled.inputs import run_inputs
 from topo.hot.compiled.rows import pack_rows, unpack_rows
 from topo.hot.compiled.share import share
@@ -27,5 +27,6 @@ __all__ = [
     "run_inputs",
     "share",
     "stays",
+    "traced_places",
     "unpack_rows",
 ]

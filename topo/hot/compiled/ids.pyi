@@ -1,1 +1,2 @@
 from topo.hot.plain.ids import Ids as Ids
+from topo.hot.plain.ids import traced_places as traced_places

@@ -11,11 +11,15 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from topo.hot.compiled.columns cimport read_words, word_at
+from topo.hot.compiled.columns cimport read_column, read_words, word_at
+
+from topo.ids import TRACED_BIT
 
 cdef enum:
     SIZE = 624
     MIDDLE = 397
+
+cdef uint64_t _TRACED = TRACED_BIT
 
 
 cdef bint _has_zero(const char *column, Py_ssize_t length) noexcept nogil:
@@ -31,6 +35,29 @@ cdef bint _has_zero(const char *column, Py_ssize_t length) noexcept nogil:
             if last - first >= 7:
                 return True
     return False
+
+
+cdef uint64_t _united(const void *words, Py_ssize_t count) noexcept nogil:
+    """The OR of all words."""
+    cdef uint64_t found = 0
+    cdef Py_ssize_t at
+    for at in range(count):
+        found |= word_at(words, at)
+    return found
+
+
+def traced_places(roots):
+    cdef Py_buffer view
+    cdef Py_ssize_t count = read_column(roots, &view), at
+    cdef list places = []
+    try:
+        if _united(view.buf, count) & _TRACED:
+            for at in range(count):
+                if word_at(view.buf, at) & _TRACED:
+                    places.append(at)
+        return places
+    finally:
+        PyBuffer_Release(&view)
 
 
 cdef class Ids:

@@ -2,7 +2,7 @@
 
 from topo.hot.plain.acks import Acks
 from topo.hot.plain.emit import Emit, EmitFour, EmitMessage, EmitMessageOne, EmitOne, EmitThree, EmitTwo
-from topo.hot.plain.ids import Ids
+from topo.hot.plain.ids import Ids, traced_places
 from topo.hot.plain.inputs import Ran, run_inputs
 from topo.hot.plain.pending import Pending
 from topo.hot.plain.rotating_map import RotatingMap, Rotation
@@ -47,6 +47,7 @@ __all__ = [
     "share",
     "stays",
     "take",
+    "traced_places",
     "unpack_rows",
     "unpack_words",
     "xor_words",

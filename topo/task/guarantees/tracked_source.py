@@ -170,8 +170,8 @@ class TrackedSource(SourceGuarantee):
 
     def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:
         roots = self._ids.unmarked_roots(len(messages))
-        if self._state.observer is not None:
-            self._state.observer.roots_drawn(self.task, roots)
+        if self._state.lookout is not None:
+            self._state.lookout.roots_drawn(self.task, roots)
         if not first_time:
             for place in self.source_messages.previously_failed(messages):
                 roots[place] |= REPLAYED_BIT
