@@ -141,12 +141,29 @@ COUNT_DRAWINGS = """() => {
 
 def test_a_chart_is_drawn_again_when_its_points_have_come_and_not_with_each_figure(open_tab: Open) -> None:
     tab = open_tab("t/readings")
-    tab.locator(".charts canvas").first.wait_for()
+    tab.locator(".charts canvas").last.scroll_into_view_if_needed()
+    loads_of_points(tab, 1)
     tab.evaluate(COUNT_DRAWINGS)
     # Figures come each second, points each three.
-    for _ in range(3):
+    loads_of_points(tab, 3)
+    charts = tab.locator(".charts canvas").count()
+    assert charts <= tab.evaluate("window.drawings") <= 4 * charts
+
+
+def test_charts_out_of_sight_are_drawn_when_they_come_into_it(open_tab: Open) -> None:
+    tab = open_tab("t/readings")
+    tab.locator(".charts canvas").first.wait_for()
+    tab.evaluate(COUNT_DRAWINGS)
+    loads_of_points(tab, 2)
+    assert tab.evaluate("window.drawings") == 0
+    tab.locator(".charts canvas").last.scroll_into_view_if_needed()
+    tab.wait_for_timeout(500)
+    assert tab.evaluate("window.drawings") >= tab.locator(".charts canvas").count()
+
+
+def loads_of_points(tab: Any, number: int) -> None:
+    """Wait until points of the charts have been loaded so often, and drawn."""
+    for _ in range(number):
         with tab.expect_response(lambda answer: answer.ok and "/history" in answer.url and "component" in answer.url):
             pass
     tab.wait_for_timeout(300)
-    charts = tab.locator(".charts canvas").count()
-    assert charts <= tab.evaluate("window.drawings") <= 4 * charts

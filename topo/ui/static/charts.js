@@ -32,21 +32,24 @@ function draw(here, lines, form, marks) {
 }
 
 export function Chart({ title, form, times, lines, marks = [] }) {
-  const place = useRef(null), plot = useRef(null), known = useRef(marks);
+  const place = useRef(null), plot = useRef(null), known = useRef(marks), data = useRef(null), inSight = useRef(true);
   const { theme, utc } = useStore("theme", "utc");
   const names = lines.map(([name]) => name).join("\n");
   known.current = marks;
+  data.current = [times, ...lines.map(([, values]) => values)];
   useEffect(() => {
     const here = place.current;
     // An effect may run after its page was left.
     if (!here) return undefined;
     plot.current = draw(here, lines, form, known);
-    plot.current.setData([times, ...lines.map(([, values]) => values)]);
+    plot.current.setData(data.current);
     const size = new ResizeObserver(() => plot.current?.setSize({ width: here.clientWidth, height: HIGH }));
     size.observe(here);
-    return () => { size.disconnect(); plot.current?.destroy(); plot.current = null; };
+    const seen = new IntersectionObserver((changes) => { inSight.current = changes.at(-1).isIntersecting; if (inSight.current) plot.current?.setData(data.current); });
+    seen.observe(here);
+    return () => { seen.disconnect(); size.disconnect(); plot.current?.destroy(); plot.current = null; };
   }, [names, theme, utc]);
-  useEffect(() => { plot.current?.setData([times, ...lines.map(([, values]) => values)]); }, [times, lines]);
+  useEffect(() => { if (inSight.current) plot.current?.setData(data.current); }, [times, lines]);
   return html`<figure><figcaption>${title}</figcaption><div class="plot" ref=${place} aria-hidden="true"></div></figure>`;
 }
 

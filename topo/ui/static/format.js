@@ -1,5 +1,7 @@
 // Figures as people read them. A figure that is not known is a dash, never NaN.
 const NONE = "–";
+// One for all figures: to make one takes longer than to write a figure with it.
+const GROUPED = new Intl.NumberFormat("en");
 const known = (value) => typeof value === "number" && Number.isFinite(value);
 
 /** A count: 9,800, 1.2M. */
@@ -9,7 +11,7 @@ export function count(value) {
   if (size >= 1e9) return `${(value / 1e9).toFixed(1)}G`;
   if (size >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
   if (size >= 1e5) return `${Math.round(value / 1e3)}k`;
-  return Math.round(value).toLocaleString("en");
+  return GROUPED.format(Math.round(value));
 }
 
 /** A rate a second. */
@@ -39,18 +41,20 @@ export function bytes(value) {
   return `${power && value < 10 ? value.toFixed(1) : Math.round(value)} ${units[power]}`;
 }
 
-let utc = false;
-export const setUtc = (value) => { utc = value; };
+const clocks = (timeZone) => [new Intl.DateTimeFormat("sv", { timeZone }), new Intl.DateTimeFormat("sv", { timeZone, timeStyle: "medium" })];
+const LOCAL = clocks(), UTC = clocks("UTC");
+let [days, times] = LOCAL;
+export const setUtc = (value) => { [days, times] = value ? UTC : LOCAL; };
 
 /** A moment (ms, or ISO text) as a time of day, with the date when it is another day. */
 export function time(moment, withDate = true) {
   if (moment === null || moment === undefined || moment === "") return NONE;
   const date = new Date(moment);
   if (Number.isNaN(date.getTime())) return String(moment);
-  const zone = utc ? "UTC" : undefined;
-  const day = date.toLocaleDateString("sv", { timeZone: zone });
-  const clock = date.toLocaleTimeString("sv", { timeZone: zone });
-  return withDate && day !== new Date().toLocaleDateString("sv", { timeZone: zone }) ? `${day} ${clock}` : clock;
+  const clock = times.format(date);
+  if (!withDate) return clock;
+  const day = days.format(date);
+  return day === days.format(new Date()) ? clock : `${day} ${clock}`;
 }
 
 /** Any value as text. */

@@ -10,7 +10,7 @@ const WIDTH = 176, HEIGHT = 78;
 
 function placed(names, edges) {
   const graph = new Layout();
-  graph.setGraph({ rankdir: "LR", ranker: "tight-tree", nodesep: 30, ranksep: 92, marginx: 6, marginy: 6 });
+  graph.setGraph({ rankdir: "LR", ranker: "tight-tree", nodesep: 30, ranksep: 112, marginx: 6, marginy: 6 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const name of names) graph.setNode(name, { width: WIDTH, height: HEIGHT });
   for (const edge of edges) if (graph.hasNode(edge.source) && graph.hasNode(edge.target)) graph.setEdge(edge.source, edge.target, {});
