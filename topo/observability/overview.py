@@ -117,8 +117,9 @@ def _component(
     capacities = [figures.capacity(task) for task in tasks]
     hottest = max(range(len(tasks)), key=capacities.__getitem__)
     in_per_s = span.rate("executed")
-    # A spout has nothing in front of it; a component that stands still would take for ever.
-    wait_s = 0.0 if not waiting else waiting / in_per_s if in_per_s > 0 else None
+    # A tuple that a task is at counts as in front of it until it is confirmed. What stands still would wait for ever.
+    waits = max(0, waiting - len(tasks))
+    wait_s = 0.0 if not waits else waits / in_per_s if in_per_s > 0 else None
     user: dict[str, Mapping[str, float]] = {"counters": sums.user_counters, "gauges": figures.gauges(component.id)}
     return {
         "component": component.id,

@@ -92,3 +92,18 @@ def test_parts_of_a_checkpoint_are_known_by_task() -> None:
     assert sum(part["bytes"] for part in parts) == shown["last"]["bytes"]
     assert shown["slowest"] == parts[0]
     assert asked(run, "checkpoint", checkpoint=10_000) == []
+
+
+@pytest.mark.parametrize(("in_front", "wait_s"), [(0, 0.0), (2, 0.0), (12, 1.25)])
+def test_a_tuple_that_each_task_is_at_does_not_wait(in_front: int, wait_s: float) -> None:
+    run = run_of()
+    run.advance("5s")
+    master = run._cluster.master
+    source, one, _other = (master.plan.tasks_of(name)[0] for name in ("numbers", "pass", "end"))
+    now = run.clock() + 10
+    for seconds in range(3):
+        executed = {"counters": {"executed": 1000 + 8 * seconds}}
+        master.figures.add({source: {"edges": {"pass": (1000, in_front, 0.0)}}, one: executed}, now + seconds)
+    shown = overview(master, now + 2, "1s")
+    row = next(row for row in shown["components"] if row["component"] == "pass")
+    assert (row["parallelism"], row["in_front"], row["in_per_s"], row["wait_s"]) == (2, in_front, 8.0, wait_s)
