@@ -128,15 +128,16 @@ def build(random: Random) -> Topology:
 READERS = {"left": {"split": 1, "end": 1}, "right": {"join": 1}, "split": {"join": 1}, "join": {"tail": 1}, "tail": {"end": 2}}
 
 
-def traced(monkeypatch: pytest.MonkeyPatch, topology: Topology, seed: int, **sources: list[Any]) -> Traces:
-    """Run a topology, and trace all its messages."""
-    plan, watches = physical_plan(topology), []
+def traced(monkeypatch: pytest.MonkeyPatch, topology: Topology, seed: int, *, rate: float = 1e6, **sources: list[Any]) -> Traces:
+    """Run a topology, and trace all its messages, or so many a second of each spout."""
+    plan, watches, tasks = physical_plan(topology), [], []
     whole = in_process.Host.hosts
 
     def hosts(host: Any, task: Task, *others: Any) -> None:
         clock = task.state.clock
-        observe = Observe(1, "trace", [task.id], {"rate": 1e6, "settle_s": 0.0, "spouts": plan.spouts}, 1e6)
+        observe = Observe(1, "trace", [task.id], {"rate": rate, "settle_s": 0.0, "spouts": plan.spouts}, 1e6)
         watches.append(TaskTraces({task.id: task}, plan, clock, lambda: clock() + 1e9).begin(observe))
+        tasks.append(task)
         whole(host, task, *others)
 
     MADE.clear(), PATHS.clear()
@@ -147,6 +148,9 @@ def traced(monkeypatch: pytest.MonkeyPatch, topology: Topology, seed: int, **sou
     test.run()
     assert not test.errors() or "odd" in topology.name, test.errors()
     rows = [row for watch in watches for report in watch.reports() for row in report.rows]
+    for watch in watches:
+        watch.end()
+    assert all(task.state.observer is task.state.lookout is None for task in tasks)
     Random(seed).shuffle(rows)
     traces = Traces({task.id: (task.component, task.index) for task in plan.tasks})
     traces.take(rows)
@@ -170,14 +174,15 @@ def expected_spans(source: str, message: Path) -> dict[tuple[str, Path], tuple[i
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_trace_is_the_tree_that_user_code_has_emitted(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rate", [1e6, 100.0])
+def test_a_trace_is_the_tree_that_user_code_has_emitted(seed: int, rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
     left = [(f"m{number}", (chr(97 + number) * random.randint(1, 4),)) for number in range(12)]
     right = [(f"n{number}", (f"R{number}",)) for number in range(9)]
-    traces = traced(monkeypatch, build(random), seed, left=[*left, END], right=[*right, END])
+    traces = traced(monkeypatch, build(random), seed, rate=rate, left=[*left, END], right=[*right, END])
     messages = {("left", one): path for one, (path,) in left} | {("right", one): path for one, (path,) in right}
     known = traces.all()
-    assert len(known) == len(messages)
+    assert len(known) == len(messages) if rate > 1000 else 1 <= len(known) < len(messages)
     for trace in known:
         source = traces.tasks[trace.task][0]
         path = messages[source, trace.message]

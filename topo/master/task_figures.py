@@ -14,8 +14,12 @@ N = TypeVar("N", int, float, int | float)
 
 WAIT = "queue_s"
 """The level of how long tuples wait before a bolt."""
+UNCONFIRMED = "unconfirmed"
+"""The level of tuples that a task has processed, but not confirmed to their senders yet: they are not in front of it any more."""
 EVENT_TIME = ("watermark_ms", "watermark_lag_s", "held_back_by")
 """Levels of event time: the watermark, how far it is behind the clock, and the task that its next step waits for."""
+NOT_SHOWN = (UNCONFIRMED, *EVENT_TIME)
+"""Levels that are parts of other figures."""
 
 
 class UserFigures(msgspec.Struct, frozen=True):

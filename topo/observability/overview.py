@@ -16,7 +16,7 @@ from topo.errors import UserError
 from topo.ids import TaskId
 from topo.master.master import TopologyMaster
 from topo.master.sums import HistogramSum
-from topo.master.task_figures import EVENT_TIME
+from topo.master.task_figures import EVENT_TIME, NOT_SHOWN, UNCONFIRMED
 from topo.master.windows import WINDOWS, Span
 from topo.observability.status import event_time, latency, shares, status_of, task_row, totals, worker_row
 from topo.plan.logical import PlannedComponent
@@ -117,16 +117,16 @@ def _component(
     capacities = [figures.capacity(task) for task in tasks]
     hottest = max(range(len(tasks)), key=capacities.__getitem__)
     in_per_s = span.rate("executed")
-    # A tuple that a task is at counts as in front of it until it is confirmed. What stands still would wait for ever.
-    waits = max(0, waiting - len(tasks))
-    wait_s = 0.0 if not waits else waits / in_per_s if in_per_s > 0 else None
+    waiting = max(0, waiting - int(levels.get(UNCONFIRMED, 0)))
+    # A spout has nothing in front of it; a component that stands still would take for ever.
+    wait_s = 0.0 if not waiting else waiting / in_per_s if in_per_s > 0 else None
     user: dict[str, Mapping[str, float]] = {"counters": sums.user_counters, "gauges": figures.gauges(component.id)}
     return {
         "component": component.id,
         "kind": component.kind.value,
         "parallelism": len(tasks),
         "counters": {name: _exact(count) for name, count in counters.items()},
-        "levels": {name: _short(level) for name, level in levels.items() if level and name not in EVENT_TIME},
+        "levels": {name: _short(level) for name, level in levels.items() if level and name not in NOT_SHOWN},
         "event_time": _event_time(master, levels),
         **rates,
         **{name: _short(share) for name, share in _shares(span, len(tasks)).items()},

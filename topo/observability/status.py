@@ -19,7 +19,7 @@ from topo.master.epochs import EpochState
 from topo.master.master import TopologyMaster
 from topo.master.membership import Slot, SlotState
 from topo.master.outcome import Outcome, OutcomeKind
-from topo.master.task_figures import EVENT_TIME
+from topo.master.task_figures import EVENT_TIME, NOT_SHOWN
 from topo.plan.describe import placement_text
 from topo.plan.logical import PlannedComponent
 from topo.wire.statistics import Counters
@@ -274,7 +274,7 @@ def shares(busy: float, blocked: float) -> dict[str, float]:
 def _of_levels(master: TopologyMaster, component: PlannedComponent, levels: Mapping[str, float]) -> dict[str, Any]:
     # What every task of the kind has, so that the shape does not depend on which heartbeats have arrived.
     names = _levels_of(component, master.plan.config.delivery)
-    shown = dict.fromkeys(names, 0.0) | {name: it for name, it in levels.items() if name not in EVENT_TIME}
+    shown = dict.fromkeys(names, 0.0) | {name: it for name, it in levels.items() if name not in NOT_SHOWN}
     return {"levels": shown, "event_time": event_time(master, levels)}
 
 

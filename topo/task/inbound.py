@@ -357,8 +357,10 @@ class Inbound:
     # -- watching --------------------------------------------------------------------------------------------------------
 
     def levels(self) -> dict[str, float]:
-        """Return what waits before the task and the event time of its input."""
+        """Return what waits before the task, what it has not confirmed, and the event time of its input."""
         levels: dict[str, float] = {}
+        if unconfirmed := sum(edge.owed_tuples for edge in self.edges.values()):
+            levels["unconfirmed"] = float(unconfirmed)
         if self.allowance is not None:
             tuples = sum(frame.count for _, frame in self.queue if frame.kind is FrameKind.DATA)
             levels |= {"allowance": float(self.allowance.size), "queue_s": tuples * self.allowance.each_s}

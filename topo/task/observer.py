@@ -2,7 +2,8 @@
 
 Calls come from within the task's turn, once for each batch, frame or checkpoint, never for each tuple. The parts of a task make
 them, and name the task by its id. An observer reads its arguments and keeps no reference to lists, which are reused; an
-exception that it raises ends the process. Iterables are read within the call or not at all.
+exception that it raises ends the process. Iterables are read within the call or not at all. A *lookout* of a task is an observer
+that is called for `frame_taken` and `roots_drawn` alone.
 """
 
 from __future__ import annotations

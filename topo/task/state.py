@@ -38,7 +38,7 @@ class TaskState:
         is_working: whether the user's component is open, where the epoch begins or further.
         incarnations: of all tasks, by the routes of this epoch.
         observer: watches the task; None as a rule.
-        lookout: the same, or while there is no other an observer of the frames taken and roots drawn alone.
+        lookout: the observer that is called for frames taken and roots drawn; `observer`, if there is one.
         local: the tasks of this worker, to which frames are handed over in memory.
         restored: the snapshots that the epoch begins with: one for each task that this one takes state over from.
         restore_point: the checkpoint that the epoch begins with; 0: none.

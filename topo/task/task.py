@@ -144,7 +144,7 @@ class Task:
         return {component: outbox.edge_figures(*targets) for component, targets in self._readers.items()}
 
     def observed_by(self, observer: TaskObserver | None, lookout: TaskObserver | None = None) -> None:
-        """Have an observer watch the task from now on; None ends it. A lookout watches what comes in in its stead."""
+        """Have an observer watch the task from now on; None ends it. A lookout is called for frames taken and roots drawn."""
         self.state.observer = self.outbound.outbox.observer = observer
         self.state.lookout = lookout or observer
 

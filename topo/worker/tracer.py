@@ -71,7 +71,7 @@ class _Span:
 
 
 class Tracer(TaskObserver):
-    """The trace of the messages of one topology, in one worker. It observes all tasks there.
+    """The trace of the messages of one topology, in one worker. It observes all tasks there but ackers.
 
     Args:
         number: of the observation.

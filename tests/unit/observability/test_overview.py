@@ -94,16 +94,32 @@ def test_parts_of_a_checkpoint_are_known_by_task() -> None:
     assert asked(run, "checkpoint", checkpoint=10_000) == []
 
 
-@pytest.mark.parametrize(("in_front", "wait_s"), [(0, 0.0), (2, 0.0), (12, 1.25)])
-def test_a_tuple_that_each_task_is_at_does_not_wait(in_front: int, wait_s: float) -> None:
+@pytest.mark.parametrize(
+    ("sent", "unconfirmed", "in_front", "wait_s"), [(0, 0, 0, 0.0), (2, 2, 0, 0.0), (12, 2, 10, 1.25), (1, 3, 0, 0.0)]
+)
+def test_tuples_that_are_processed_and_not_confirmed_do_not_wait(
+    sent: int, unconfirmed: int, in_front: int, wait_s: float
+) -> None:
     run = run_of()
     run.advance("5s")
     master = run._cluster.master
-    source, one, _other = (master.plan.tasks_of(name)[0] for name in ("numbers", "pass", "end"))
+    source, one = (master.plan.tasks_of(name)[0] for name in ("numbers", "pass"))
     now = run.clock() + 10
     for seconds in range(3):
-        executed = {"counters": {"executed": 1000 + 8 * seconds}}
-        master.figures.add({source: {"edges": {"pass": (1000, in_front, 0.0)}}, one: executed}, now + seconds)
-    shown = overview(master, now + 2, "1s")
-    row = next(row for row in shown["components"] if row["component"] == "pass")
-    assert (row["parallelism"], row["in_front"], row["in_per_s"], row["wait_s"]) == (2, in_front, 8.0, wait_s)
+        executed = {"counters": {"executed": 1000 + 8 * seconds}, "levels": {"unconfirmed": unconfirmed}}
+        master.figures.add({source: {"edges": {"pass": (1000, sent, 0.0)}}, one: executed}, now + seconds)
+    row = next(row for row in overview(master, now + 2, "1s")["components"] if row["component"] == "pass")
+    assert (row["in_front"], row["in_per_s"], row["wait_s"]) == (in_front, 8.0, wait_s)
+    assert "unconfirmed" not in row["levels"]
+
+
+def test_what_stands_still_takes_for_ever() -> None:
+    run = run_of()
+    run.advance("5s")
+    master = run._cluster.master
+    source = master.plan.tasks_of("numbers")[0]
+    now = run.clock() + 10
+    for seconds in range(3):
+        master.figures.add({source: {"edges": {"pass": (1000, 1, 0.0)}}}, now + seconds)
+    row = next(row for row in overview(master, now + 2, "1s")["components"] if row["component"] == "pass")
+    assert (row["in_front"], row["wait_s"]) == (1, None)

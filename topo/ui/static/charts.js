@@ -45,7 +45,7 @@ export function Chart({ title, form, times, lines, marks = [] }) {
     plot.current.setData(data.current);
     const size = new ResizeObserver(() => plot.current?.setSize({ width: here.clientWidth, height: HIGH }));
     size.observe(here);
-    const seen = new IntersectionObserver((changes) => { inSight.current = changes.at(-1).isIntersecting; if (inSight.current) plot.current?.setData(data.current); });
+    const seen = new IntersectionObserver((changes) => { inSight.current = changes.at(-1).isIntersecting; if (inSight.current && plot.current?.series.length === data.current.length) plot.current.setData(data.current); });
     seen.observe(here);
     return () => { seen.disconnect(); size.disconnect(); plot.current?.destroy(); plot.current = null; };
   }, [names, theme, utc]);
