@@ -129,7 +129,7 @@ READERS = {"left": {"split": 1, "end": 1}, "right": {"join": 1}, "split": {"join
 
 
 def traced(monkeypatch: pytest.MonkeyPatch, topology: Topology, seed: int, *, rate: float = 1e6, **sources: list[Any]) -> Traces:
-    """Run a topology, and trace all its messages, or so many a second of each spout."""
+    """Run a topology, and trace its messages: all, or at a rate a second of each spout."""
     plan, watches, tasks = physical_plan(topology), [], []
     whole = in_process.Host.hosts
 

@@ -357,7 +357,7 @@ class Inbound:
     # -- watching --------------------------------------------------------------------------------------------------------
 
     def levels(self) -> dict[str, float]:
-        """Return what waits before the task, what it has not confirmed, and the event time of its input."""
+        """Return the levels of the queue, of tuples without confirmation, and of the event time of the input."""
         levels: dict[str, float] = {}
         if unconfirmed := sum(edge.owed_tuples for edge in self.edges.values()):
             levels["unconfirmed"] = float(unconfirmed)
