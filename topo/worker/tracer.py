@@ -44,6 +44,8 @@ MOST_ANCHORED = 10_000
 MOST_EDGES = 100
 """Edges of one span that are reported."""
 
+_DATA, _NEXT = FrameKind.DATA, Arrival.NEXT
+
 IdsOfInputs = Iterable[tuple[Sequence[int], Sequence[int]]]
 SpanKey = tuple[TaskId, int, int]
 """A span: task, root, edge. That of a message at its spout has edge 0."""
@@ -134,12 +136,14 @@ class Tracer(TaskObserver):
         """Mark one of these messages, if it is time for one."""
         if task not in self._rooms:
             return
-        self._settling.discard(task)
-        if not self._marked.get(task):
-            self._turn_from(task)
-        now = self._clock()
+        if task in self._attended:
+            self._settling.discard(task)
+            if not self._marked.get(task):
+                self._turn_from(task)
         self._count(task, "seen", len(roots))
         at, room = self._rooms[task]
+        if (now := self._clock()) < at + (1.0 - room) / self._rate:
+            return
         room = min(max(1.0, self._rate), room + (now - at) * self._rate)
         marked = min(int(room), len(roots)) if now < self._mark_until else 0
         if marked and len(self._marked.get(task, ())) >= MOST_OPEN:
@@ -189,9 +193,7 @@ class Tracer(TaskObserver):
         self._slice.pop(task, None)
 
     def frame_taken(self, task: TaskId, frame: Frame, arrival: Arrival | None) -> None:
-        if frame.kind is not FrameKind.DATA or arrival is not Arrival.NEXT or not frame.roots:
-            return
-        if not (places := traced_places(frame.roots)):
+        if frame.kind is not _DATA or arrival is not _NEXT or not (places := traced_places(frame.roots)):
             return
         now = self._clock()
         for place in places:
@@ -242,7 +244,7 @@ class Tracer(TaskObserver):
 
     def frame_processed(self, task: TaskId, frame: Frame) -> None:
         """End the batches of columns of a frame."""
-        if frame.kind is FrameKind.DATA and (begun := self._begun[task]):
+        if frame.kind is _DATA and (begun := self._begun[task]):
             for span in [span for span in begun.values() if span.is_batch]:
                 self._end(span, "acked")
 
