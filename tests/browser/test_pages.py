@@ -150,12 +150,15 @@ def test_a_chart_is_drawn_again_when_its_points_have_come_and_not_with_each_figu
     assert charts <= tab.evaluate("window.drawings") <= 4 * charts
 
 
-def test_charts_out_of_sight_are_drawn_when_they_come_into_it(open_tab: Open) -> None:
+def test_charts_out_of_sight_are_drawn_when_they_come_into_it_or_are_printed(open_tab: Open) -> None:
     tab = open_tab("t/readings")
     tab.locator(".charts canvas").first.wait_for()
     tab.evaluate(COUNT_DRAWINGS)
     loads_of_points(tab, 2)
     assert tab.evaluate("window.drawings") == 0
+    tab.evaluate("() => { dispatchEvent(new Event('beforeprint')) }")
+    assert tab.evaluate("window.drawings") == tab.locator(".charts canvas").count()
+    tab.evaluate("() => { window.drawings = 0 }")
     tab.locator(".charts canvas").last.scroll_into_view_if_needed()
     tab.wait_for_timeout(500)
     assert tab.evaluate("window.drawings") >= tab.locator(".charts canvas").count()

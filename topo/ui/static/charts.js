@@ -45,9 +45,12 @@ export function Chart({ title, form, times, lines, marks = [] }) {
     plot.current.setData(data.current);
     const size = new ResizeObserver(() => plot.current?.setSize({ width: here.clientWidth, height: HIGH }));
     size.observe(here);
-    const seen = new IntersectionObserver((changes) => { inSight.current = changes.at(-1).isIntersecting; if (inSight.current && plot.current?.series.length === data.current.length) plot.current.setData(data.current); });
+    // What is out of sight is drawn when it comes into sight, or is printed.
+    const update = () => { if (plot.current?.series.length === data.current.length) plot.current.setData(data.current); };
+    const seen = new IntersectionObserver((changes) => { inSight.current = changes.at(-1).isIntersecting; if (inSight.current) update(); });
     seen.observe(here);
-    return () => { seen.disconnect(); size.disconnect(); plot.current?.destroy(); plot.current = null; };
+    addEventListener("beforeprint", update);
+    return () => { removeEventListener("beforeprint", update); seen.disconnect(); size.disconnect(); plot.current?.destroy(); plot.current = null; };
   }, [names, theme, utc]);
   useEffect(() => { if (inSight.current) plot.current?.setData(data.current); }, [times, lines]);
   return html`<figure><figcaption>${title}</figcaption><div class="plot" ref=${place} aria-hidden="true"></div></figure>`;
