@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,6 +92,31 @@ def test_a_profile_names_the_function_of_the_user(open_tab: Open) -> None:
     assert tab.locator(".flame .others").count() == 0
     tab.get_by_role("button", name="all", exact=True).click()
     tab.locator(".flame .others").first.wait_for()
+    stored = stored_by(tab, "Save for speedscope", "readings-parse.speedscope.json")
+    (profile,) = stored["profiles"]
+    names = [frame["name"] for frame in stored["shared"]["frames"]]
+    assert (profile["name"], profile["unit"]) == ("readings parse[0]", "seconds")
+    assert len(profile["samples"]) == len(profile["weights"]) and sum(profile["weights"]) == pytest.approx(profile["endValue"])
+    assert any(names[sample[-1]].startswith("Parse.execute ") for sample in profile["samples"])
+
+
+def test_tuples_and_traces_are_stored_as_files(open_tab: Open) -> None:
+    tab = open_tab("t/readings/tap?component=parse")
+    tab.get_by_role("button", name="Start").click()
+    rows = stored_by(tab, "Export JSON", "readings-parse-tuples.json")
+    assert rows and all(row["fields"] for row in rows)
+    tab = open_tab("t/readings/trace?rate=20")
+    tab.get_by_role("button", name="Start").click()
+    messages = stored_by(tab, "Export JSON", "readings-messages.json")
+    assert messages and all(message["outcome"] for message in messages)
+
+
+def stored_by(tab: Any, button: str, file: str) -> Any:
+    """Press a button, and return the data of the file that the browser stores."""
+    with tab.expect_download() as caught:
+        tab.locator("button:enabled", has_text=button).click()
+    assert caught.value.suggested_filename == file
+    return json.loads(Path(caught.value.path()).read_text())
 
 
 def test_a_log_level_is_changed_and_taken_back(open_tab: Open) -> None:

@@ -34,6 +34,13 @@ def test_errors_of_one_line_are_counted_together_and_the_latest_comes_last() -> 
         (7, 7, 1, 3),
     ]
     assert (found[1]["message"], found[1]["traceback"]) == ("another value", "traceback of 3")
+    assert [error["times"] for error in found] == [[(2, 1)], [(1, 3), (3, 4)]]
+
+
+def test_the_times_of_many_errors_are_those_of_the_latest() -> None:
+    (found,) = distinct(row(at) for at in range(1000))
+    assert (found["count"], found["first_ms"], len(found["times"])) == (1000, 0, 200)
+    assert found["times"][-1] == (999, 1)
 
 
 def test_an_error_that_came_again_without_a_traceback_keeps_the_one_before() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -117,5 +118,18 @@ def test_observations_of_a_topology_under_load(scene: Scene) -> None:
         return debug_lines() == lines
 
     eventually(is_quiet, what="the end of the level in the worker")
+
+    # Lines that are logged for a tuple of a traced message have its root.
+    log_levels(folder, {"flow": "debug"}, "work", for_s=60.0)
+    roots: set[str] = set()
+
+    def found() -> list[dict[str, Any]]:
+        roots.update(row["root"] for row in seen.poll()["rows"])
+        lines = [line for log in folder.path.rglob("*.log*") for line in log.read_text().splitlines()]
+        return [row for line in lines if '"trace"' in line and roots.intersection((row := json.loads(line))["trace"])]
+
+    with observe(folder, "trace", "", for_s=60.0, rate=20.0, settle_s=1.0, spout="") as seen:
+        eventually(found, what="a line of a traced message")
+        assert {(row["component"], row["logger"], len(row["trace"])) for row in found()} == {("work", "flow", 1)}
 
     assert running.status()["epoch"] == 2, "no observation costs a worker"

@@ -3,6 +3,8 @@
     {"time": "2026-11-20T10:15:30.123Z", "level": "INFO", "logger": "stdout", "topology": "word-count", "epoch": 2, "worker": 1,
      "task": 3, "component": "count", "message": "..."}              exceptions add "exception", a traceback
 
+Lines of a call for a tuple that is traced add "trace", the roots of its messages.
+
 `print` is captured: what user code writes to standard output or error becomes lines of the log, under the loggers `stdout`
 and `stderr`; so does the output of processes that it starts with `stdout=sys.stdout`. Output past Python's streams (C
 code, a crash) goes to the file that the launcher gave the process.
@@ -23,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from topo.ids import TaskId
 from topo.observability.captured import CapturedStream
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
@@ -38,6 +41,7 @@ class TaskLog:
 
     Attributes:
         epoch: returns the worker's epoch, 0 before the first.
+        traced: while there is a trace, returns the roots of the traced messages that a task is at, in its own thread.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class TaskLog:
         self.worker = worker
         self.topology = topology
         self.epoch: Callable[[], int] = lambda: 0
+        self.traced: Callable[[TaskId], list[str]] | None = None
         self.components = components
         self.default_task = default_task
         self._current = threading.local()
@@ -61,6 +66,14 @@ class TaskLog:
     def task(self) -> int | None:
         task: int | None = getattr(self._current, "task", self.default_task)
         return task
+
+    def roots(self) -> list[str]:
+        """Return the roots of the traced messages for which the calling thread runs."""
+        task, traced = self.task, self.traced
+        # Async calls run in another thread, beside those of other tuples.
+        if task is None or traced is None or threading.current_thread() is not threading.main_thread():
+            return []
+        return traced(TaskId(task))
 
     def open(self, path: Path, level: int, max_bytes: int, kept: int) -> None:
         """Take over logging and the standard streams of this process."""
@@ -126,6 +139,8 @@ class _JsonLines(logging.Formatter):
             "component": self._log.components.get(task) if task is not None else None,
             "message": record.getMessage(),
         }
+        if roots := self._log.roots():
+            row["trace"] = roots
         if record.exc_info:
             row["exception"] = self.formatException(record.exc_info)
         return json.dumps(row)

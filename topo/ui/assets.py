@@ -9,11 +9,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "static"
 _IMPORT_MAP = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
-_KINDS = {
-    ".js": "text/javascript; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-}
+_KINDS = {".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 """The media types of files that are served; no other files of the folder are."""
 _NO_PAGE = "<!doctype html><html lang=en><title>topo</title><p>The files of the page are not installed."
 

@@ -21,12 +21,7 @@ ON_LOOPBACK = Listening()
 
 
 def serve(
-    home: Path,
-    port: int | None,
-    announce: Callable[[str], None],
-    *,
-    read_only: bool = False,
-    listening: Listening = ON_LOOPBACK,
+    home: Path, port: int | None, announce: Callable[[str], None], *, read_only: bool = False, listening: Listening = ON_LOOPBACK
 ) -> None:
     """Serve the page of a home until SIGINT or SIGTERM.
 

@@ -178,7 +178,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
         {
             "tap": TaskTaps(worker.tasks, plan, time.monotonic, lambda: int(time.time() * 1000)).begin,
             "log-level": LogLevels().begin,
-            "trace": TaskTraces(worker.tasks, plan, time.monotonic, time.time).begin,
+            "trace": TaskTraces(worker.tasks, plan, time.monotonic, time.time, log).begin,
             "profile": Sampler(lambda: tracker.task).begin,
         }
     )

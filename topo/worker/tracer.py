@@ -25,6 +25,7 @@ from msgspec import Struct, structs
 from topo.emission.collectors import TrackedTuple
 from topo.hot import Column, pack_words, traced_places, unpack_words
 from topo.ids import ID_BYTES, TRACED_BIT, TaskId
+from topo.observability.logs import TaskLog
 from topo.plan.physical import PhysicalPlan
 from topo.task.batch import Batch
 from topo.task.flow_control import Arrival
@@ -286,6 +287,10 @@ class Tracer(TaskObserver):
                 else:
                     span.more += 1
 
+    def running(self, task: TaskId) -> list[str]:
+        """Return the roots of the traced messages of the tuple that the task is at."""
+        return [f"{span.key[1]:016x}" for span in self._slice.get(task, ()) if not span.ended]
+
     # -- reports ---------------------------------------------------------------------------------------------------------
 
     def reports(self) -> list[Observed]:
@@ -374,6 +379,7 @@ def _word(words: Column, place: int) -> int:
 class _Watch(Struct, frozen=True):
     tracer: Tracer
     tasks: Sequence[Task]
+    log: TaskLog | None
 
     def reports(self) -> list[Observed]:
         return self.tracer.reports()
@@ -382,6 +388,8 @@ class _Watch(Struct, frozen=True):
         for task in self.tasks:
             if task.state.lookout is self.tracer:
                 task.observed_by(None)
+        if self.log is not None and self.log.traced == self.tracer.running:
+            self.log.traced = None
 
 
 class TaskTraces:
@@ -392,15 +400,22 @@ class TaskTraces:
         plan: knows the spouts.
         clock: monotonic seconds.
         wall: seconds since 1970.
+        log: of the worker; its lines get the messages that they were written for.
     """
 
     def __init__(
-        self, tasks: Mapping[TaskId, Task], plan: PhysicalPlan, clock: Callable[[], float], wall: Callable[[], float]
+        self,
+        tasks: Mapping[TaskId, Task],
+        plan: PhysicalPlan,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        log: TaskLog | None = None,
     ) -> None:
         self._tasks = tasks
         self._plan = plan
         self._clock = clock
         self._wall = wall
+        self._log = log
 
     def begin(self, message: Observe) -> _Watch:
         """Trace. `spec` has `spouts`, tasks; `rate`, messages a second of each; `settle_s`, without new ones at the end."""
@@ -421,4 +436,6 @@ class TaskTraces:
         tracer = Tracer(message.id, rate, mark_s, shares, windows, hidden, attend, self._clock, self._wall)
         for task in tasks:
             attend(task.id, False)
-        return _Watch(tracer, tasks)
+        if self._log is not None:
+            self._log.traced = tracer.running
+        return _Watch(tracer, tasks, self._log)

@@ -57,6 +57,30 @@ def test_a_line_says_when_how_and_from_which_task(start: Start, rows: Rows) -> N
     assert (second["task"], second["component"]) == (None, None)
 
 
+def test_a_line_of_a_traced_message_has_its_root_unless_it_is_of_another_thread(start: Start, rows: Rows) -> None:
+    log = start()
+    log.traced = lambda task: ["00000000000000ab"] if task == 3 else []
+    log.enter(3)
+    print("within")
+    other = threading.Thread(target=logging.getLogger("mine").warning, args=("beside",))
+    other.start()
+    other.join()
+    log.enter(4)
+    print("another task")
+    log.enter(None)
+    print("no task")
+    log.traced = None
+    log.enter(3)
+    print("untraced")
+    assert [(row["message"], row.get("trace")) for row in rows()] == [
+        ("within", ["00000000000000ab"]),
+        ("beside", None),
+        ("another task", None),
+        ("no task", None),
+        ("untraced", None),
+    ]
+
+
 def test_what_is_printed_is_a_line_of_the_task_that_prints(start: Start, rows: Rows) -> None:
     log = start()
     log.enter(3)

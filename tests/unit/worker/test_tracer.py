@@ -172,9 +172,11 @@ def test_tasks_are_attended_while_traced_messages_are_in_them(time: Time) -> Non
     tracer.frame_taken(BOLT, frame(root, 5), Arrival.NEXT)
     assert attended == {SPOUT: True, BOLT: True}
     batch = Batch(frame(root, 5), [(1,), (2,)], Origin("source", SPOUT, fields=("n",)))
+    assert tracer.running(BOLT) == []
     assert tracer.slice_begins(BOLT, batch, 0, 2) == 1
+    assert tracer.running(BOLT) == [f"{root:016x}"]
     tracer.inputs_acked(BOLT, [batch.ids_at(0)])
-    assert attended[BOLT]
+    assert attended[BOLT] and tracer.running(BOLT) == []
     assert tracer.slice_begins(BOLT, batch, 1, 2) == 2
     assert not attended[BOLT]
     tracer.messages_decided(SPOUT, "acked", [root], {root})

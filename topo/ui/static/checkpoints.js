@@ -2,7 +2,7 @@
 import { useRef } from "preact/hooks";
 import { bytes, count, seconds, time } from "./format.js";
 import { html } from "./html.js";
-import { Command, Link, Problem, Table, mayAct, propose, where } from "./parts.js";
+import { Command, Link, Problem, Table, mayAct, propose, save, where } from "./parts.js";
 import { path, setQuery, useLoad, useStore } from "./store.js";
 
 const STRIP = 60;
@@ -35,21 +35,13 @@ function Gantt({ name, number }) {
       <span class="what">${seconds((row.alignment_ms + row.pause_ms + row.duration_ms) / 1000)}, ${bytes(row.bytes)}</span></li>`)}</ul>${data.parts.length > 60 ? html`<p class="quiet">The slowest 60 of ${data.parts.length} tasks.</p>` : null}`;
 }
 
-function download(name, data) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([JSON.stringify(data, null, 2)], { type: "application/json" }));
-  link.download = `${name}-checkpoints.json`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-}
-
 function Checkpoints({ name }) {
   const { data, error } = useLoad(where(name, "checkpoints"), 5), { place, hello } = useStore("place", "hello");
   const rows = known(data), last = [...rows].reverse().find((row) => row.state === "complete" || row.state === "savepoint");
   const chosen = Number(place.query.n) || last?.checkpoint, one = rows.find((row) => row.checkpoint === chosen), status = data?.status;
   if (data && !data.folder) return html`<h2>Checkpoints</h2><p class="empty">${name} takes no checkpoints; run it with -s delivery=exactly_once.</p>`;
   const facts = status ? [["complete", count(status.complete)], ["failed", count(status.failed)], ["aborted", count(status.aborted)], ["restores", count(status.restores)], ["the last", status.age_s === null ? "–" : `${seconds(status.age_s)} ago`]] : [];
-  return html`<div class="title"><h2>Checkpoints</h2><span class="row">${mayAct(hello) && status ? html`<button onClick=${() => propose("savepoint", {}, "Stores a savepoint beside the checkpoints; the topology goes on.")}>Savepoint</button>` : null}${data ? html`<button onClick=${() => download(name, data)}>Download</button>` : null}</span></div><${Problem} text=${error} />
+  return html`<div class="title"><h2>Checkpoints</h2><span class="row">${mayAct(hello) && status ? html`<button onClick=${() => propose("savepoint", {}, "Stores a savepoint beside the checkpoints; the topology goes on.")}>Savepoint</button>` : null}${data ? html`<button onClick=${() => save(`${name}-checkpoints.json`, data)}>Download</button>` : null}</span></div><${Problem} text=${error} />
     ${data ? html`<dl class="figures small">${facts.map(([title, value]) => html`<div><dt>${title}</dt><dd>${value}</dd></div>`)}</dl>${status?.under_way ? html`<p class="quiet">Checkpoint ${status.under_way.checkpoint} is under way for ${seconds(status.under_way.since_s)}, and waits for ${status.under_way.waiting_for}.</p>` : null}` : null}
     ${rows.length ? html`<section class="card"><${Strip} rows=${rows} chosen=${chosen} />${one ? html`<h3>Checkpoint ${chosen}: ${one.state}${one.duration_s === null ? "" : `, ${seconds(one.duration_s)}`}${one.bytes ? `, ${bytes(one.bytes)}` : ""}</h3>${one.why ? html`<p class="finding problem">${one.why}</p>` : null}<${Gantt} name=${name} number=${chosen} />` : null}</section>` : data ? html`<p class="empty">No checkpoint is complete yet.</p>` : null}
     ${data?.checkpoints.length ? html`<h3>On disk</h3><${Table} label="Checkpoints" rows=${[...data.checkpoints].reverse()} picked=${(row) => row.checkpoint === chosen} columns=${[["checkpoint", (row) => count(row.checkpoint), true], ["state", (row) => html`<${"span"} class=${`word ${row.state}`}>${row.state}<//>`], ["stored", (row) => time(row.created_ms)], ["size", (row) => bytes(row.bytes), true], ["took", (row) => seconds(row.duration_s), true], ["aligned", (row) => seconds(row.alignment_s), true], ["paused", (row) => seconds(row.pause_s), true], ["parts", (row) => count(row.parts), true], ["why", (row) => row.why || "–"]]} /><p class="quiet">In <code>${data.folder}</code></p>` : null}<${Command}>topo checkpoints ${name}<//>`;

@@ -26,6 +26,15 @@ export function Findings({ findings, brief }) {
     ${!brief && (one.remedy || one.commands.length) ? html`<p class="commands"><span>${one.remedy}${one.remedy && one.commands.length ? ":" : ""}</span>${one.commands.map((line) => html`<code>${line}</code>`)}</p>` : null}</div>`)}</div>`;
 }
 
+/** Have the browser store data as a file. */
+export function save(file, data) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(data, null, 2)], { type: "application/json" }));
+  link.download = file;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
 /** Shares of time as a bar, with the figures in words for who does not see it. */
 export function Bar({ busy = 0, held = 0 }) {
   const one = Math.min(1, busy || 0), two = Math.min(1 - one, held || 0);

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { count, rate, text, time } from "./format.js";
 import { html } from "./html.js";
-import { Choice, Command, Field, Table, WatchForm, left, mayAct, shownOf, useWatch } from "./parts.js";
+import { Choice, Command, Field, Table, WatchForm, left, mayAct, save, shownOf, useWatch } from "./parts.js";
 import { useStore } from "./store.js";
 
 const MOST = 300;
@@ -26,7 +26,7 @@ function Tap({ name, live }) {
   const fields = [...new Set((seen?.rows || []).flatMap((row) => Object.keys(row.fields)))];
   const option = `${asked.direction === "in" ? " --in" : ""}${asked.stream ? ` --stream ${asked.stream}` : ""}${asked.where ? ` --where '${asked.where}'` : ""}${query.rate ? ` --rate ${query.rate}` : ""}`;
   return html`<h2>Tap</h2><${WatchForm} watching=${watching} live=${live} start=${start}><${Choice} name="component" label="Component" options=${components} /><${Choice} name="direction" label="Tuples" options=${[["out", "that it emits"], ["in", "that it takes"]]} /><${Field} name="stream" label="Stream" placeholder="all" /><${Field} name="where" label="Where" placeholder="count > 3 and word != 'the'" class="wide-input" /><${Choice} name="rate" label="A second" options=${["5", "20", "100"]} /><//>
-    ${seen ? html`<${Counts} seen=${seen} asked=${asked} /><${Table} label="Tuples" rows=${seen.rows} empty="No tuple yet." columns=${[["time", (row) => time(row.at_ms)], ["task", (row) => `${component}[${row.index}]`], ...(seen.rows.some((row) => row.stream !== "default") ? [["stream", (row) => row.stream]] : []), ...fields.map((one) => [one, (row) => (one in row.fields ? text(row.fields[one]) : ""), seen.rows.every((row) => typeof row.fields[one] === "number")])]} />` : watching.runs ? html`<p class="empty" role="status">Waiting for tuples.</p>` : html`<p class="empty">A tap shows a sample of live tuples. The topology does not wait for it, and nothing has to be prepared.</p>`}<${Command}>topo tap ${name} ${component}${option}<//>`;
+    ${seen ? html`<div class="title"><${Counts} seen=${seen} asked=${asked} /><button disabled=${!seen.rows.length} onClick=${() => save(`${name}-${component}-tuples.json`, seen.rows)}>Export JSON</button></div><${Table} label="Tuples" rows=${seen.rows} empty="No tuple yet." columns=${[["time", (row) => time(row.at_ms)], ["task", (row) => `${component}[${row.index}]`], ...(seen.rows.some((row) => row.stream !== "default") ? [["stream", (row) => row.stream]] : []), ...fields.map((one) => [one, (row) => (one in row.fields ? text(row.fields[one]) : ""), seen.rows.every((row) => typeof row.fields[one] === "number")])]} />` : watching.runs ? html`<p class="empty" role="status">Waiting for tuples.</p>` : html`<p class="empty">A tap shows a sample of live tuples. The topology does not wait for it, and nothing has to be prepared.</p>`}<${Command}>topo tap ${name} ${component}${option}<//>`;
 }
 
 export default { name: "tap", title: "tap", isStill: true, View: Tap };

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { count, percent, seconds, text, time } from "./format.js";
 import { html } from "./html.js";
-import { Choice, Command, Link, Table, WatchForm, mayAct, shownOf, useWatch } from "./parts.js";
+import { Choice, Command, Link, Table, WatchForm, mayAct, save, shownOf, useWatch } from "./parts.js";
 import { path, useStore } from "./store.js";
 
 const MOST = 200, NEWEST = 50;
@@ -78,7 +78,7 @@ function Trace({ name, live }) {
   return html`<h2>Trace</h2><${WatchForm} watching=${watching} live=${live} start=${start}><${Choice} name="spout" label="Messages of" options=${[["", "all spouts"], ...spouts]} /><${Choice} name="rate" label="A second" options=${["1", "5", "20"]} /><${Choice} name="for" label="For" options=${[["30", "30 s"], ["120", "2 min"], ["600", "10 min"]]} /><//>
     ${seen ? html`<${Counts} answer=${seen.answer} total=${seen.total} runs=${watching.runs} />${message ? html`<${Waterfall} name=${name} message=${message} />
       <${Where} messages=${messages} />
-      <div class="title"><h3>Messages</h3><${Choice} name="order" label="Order" options=${[["slowest", "slowest first"], ["newest", "newest first"]]} /></div>
+      <div class="title"><h3>Messages</h3><span class="row"><${Choice} name="order" label="Order" options=${[["slowest", "slowest first"], ["newest", "newest first"]]} /><button onClick=${() => save(`${name}-messages.json`, messages)}>Export JSON</button></span></div>
       <${Table} label="Messages" rows=${(query.order === "newest" ? messages : bySlowest).map((one) => ({ ...one, id: one.root }))} picked=${(row) => row.root === message.root} columns=${[["message", (row) => html`<button class="choose" aria-pressed=${row.root === message.root} onClick=${() => choose(row.root)}>${titleOf(row)}</button>`], ["took", (row) => shown(row.took_us), true], ["tuples", (row) => count(row.tuples), true], ["outcome", (row) => html`<span class=${row.outcome === "acked" ? "" : "much"}>${row.outcome}</span>`], ["longest", longest], ["emitted", (row) => time(row.at_us / 1000)]]} />` : html`<p class="empty">No message has its verdict yet.</p>`}` : watching.runs ? html`<p class="empty" role="status">Waiting for messages.</p>` : html`<p class="empty">A trace marks a few messages a second at their spout, and follows every tuple that descends from them. Nothing has to be prepared.</p>`}<${Command}>topo trace ${name}${query.spout ? ` --spout ${query.spout}` : ""} --rate ${rate}/s --for ${length}s<//>`;
 }
 
