@@ -132,6 +132,18 @@ def test_many_components_are_folded_by_prefix_or_to_a_neighbourhood(open_tab: Op
     assert sorted(near) == [f"team{team}-step1" for team in (1, 2, 3, 4, 5)]
 
 
+STEPS = """async () => {
+    const { steps } = await import(document.querySelector('script[src]').src.replace('main.js', 'errors.js'));
+    return [[[5, 1], [6, 1], [8, 2], [12, 4], [20, 8], [36, 16], [53, 17]], [[7, 3]], [[7, 3], [7, 4]]].map(steps);
+}"""
+
+
+def test_errors_that_are_reported_less_and_less_often_are_shown_as_evenly_as_they_came(open_tab: Open) -> None:
+    even, *at_once = open_tab().evaluate(STEPS)
+    assert even == pytest.approx([1] * 48, abs=0.1) and sum(even) == pytest.approx(49)
+    assert at_once == [[3, *[0] * 47], [7, *[0] * 47]]
+
+
 COUNT_DRAWINGS = """() => {
     const all = CanvasRenderingContext2D.prototype, clear = all.clearRect;
     window.drawings = 0;

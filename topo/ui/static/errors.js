@@ -9,10 +9,14 @@ const tail = (file) => file.split("/").slice(-2).join("/");
 
 const STEPS = 48;
 
-/** How many errors there were in equal steps from the first to the last of these times. */
-function steps(times) {
+/** How many errors there were in equal steps from the first to the last of these times. A row counts those since the row before. */
+export function steps(times) {
   const first = times[0][0], span = Math.max(1, times.at(-1)[0] - first), found = Array(STEPS).fill(0);
-  for (const [at, number] of times) found[Math.min(STEPS - 1, Math.floor((STEPS * (at - first)) / span))] += number;
+  const step = (at) => Math.min(STEPS - 1, Math.floor((STEPS * (at - first)) / span));
+  times.forEach(([at, number], index) => {
+    const last = step(at), before = index ? Math.min(last, step(times[index - 1][0]) + 1) : last;
+    for (let one = before; one <= last; one += 1) found[one] += number / (last - before + 1);
+  });
   return found;
 }
 
