@@ -9,11 +9,11 @@ from typing import Any
 _VARYING = re.compile(r"\d+([.,]\d+)*|(?<=restarted )(at once|in [\d.]+ s)")
 
 
-def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def distinct(rows: Iterable[dict[str, Any]], *, has_times: bool = False) -> list[dict[str, Any]]:
     """Return one entry for each error that differs in component, kind or line, in the order of their last occurrence.
 
     Where no user code is at fault, the message distinguishes errors, apart from numbers in it: checkpoints, waits, durations.
-    `times` has the milliseconds since 1970 and the count of each of the latest 200 rows.
+    With `has_times`, `times` has the milliseconds since 1970 and the count of each of the latest 200 rows.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
@@ -23,11 +23,12 @@ def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             "count": row["count"] + (earlier["count"] if earlier else 0),
             "first_ms": earlier["first_ms"] if earlier else row["at_ms"],
             "last_ms": row["at_ms"],
-            "times": [*(earlier["times"] if earlier else ()), (row["at_ms"], row["count"])][-200:],
             "workers": _joined(earlier["workers"] if earlier else None, row["worker"]),
             "tasks": _joined(earlier["tasks"] if earlier else None, row["task"]),
             "traceback": row["traceback"] or (earlier["traceback"] if earlier else ""),
         }
+        if has_times:
+            found[key]["times"] = [*(earlier["times"] if earlier else ()), (row["at_ms"], row["count"])][-200:]
     return list(found.values())
 
 

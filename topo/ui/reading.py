@@ -32,7 +32,7 @@ def past(folder: TopologyFolder, query: UrlQuery) -> Any:
 
 
 def errors(folder: TopologyFolder, query: UrlQuery) -> Any:
-    return {"errors": distinct(folder.all_errors())[-200:]}
+    return {"errors": distinct(folder.all_errors(), has_times=True)[-200:]}
 
 
 def dead_letters(folder: TopologyFolder, query: UrlQuery) -> Any:
