@@ -9,8 +9,8 @@ tasks and emission as it imports them; both read the source, so that nothing els
 tasks as they are, to that without hooks.
 
 With `--trace` it is the processor time of all tasks while they are traced, to that while they are not. A round takes a tenth of a
-second, and every tenth round has one traced message: the medians of both kinds are weighed so. The rate of a topology cannot show
-so small a cost: medians of ten pairs of equal runs differ from 1 by up to 3 %.
+second, and every tenth round has one traced message: the medians of both kinds are weighted so. The rate of a topology cannot
+show so small a cost: medians of ten pairs of equal runs differ from 1 by up to 3 %.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def main() -> None:
         print(json.dumps({"seconds": seconds, "cut": cut}))
         return
     if options.trace:
-        what, found = "a trace", measure_trace(options.pairs or TRACE_PAIRS, options.lines)
+        what, found = "a trace", measure_trace(max(2, options.pairs or TRACE_PAIRS), options.lines)
     else:
         found = measure(options.pairs or PAIRS, options.lines)
         what = f"{found['hooks']} hooks"

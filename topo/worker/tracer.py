@@ -400,7 +400,7 @@ class TaskTraces:
         plan: knows the spouts.
         clock: monotonic seconds.
         wall: seconds since 1970.
-        log: of the worker; its lines get the messages that they were written for.
+        log: of the worker; its lines get the roots of the traced messages for which they are written.
     """
 
     def __init__(

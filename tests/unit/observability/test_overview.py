@@ -95,10 +95,11 @@ def test_parts_of_a_checkpoint_are_known_by_task() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "unconfirmed", "in_front", "wait_s"), [(0, 0, 0, 0.0), (2, 2, 0, 0.0), (12, 2, 10, 1.25), (1, 3, 0, 0.0)]
+    ("sent", "unconfirmed", "per_s", "in_front", "wait_s"),
+    [(0, 0, 8, 0, 0.0), (2, 2, 8, 0, 0.0), (12, 2, 8, 10, 1.25), (1, 3, 8, 0, 0.0), (3, 2, 0, 1, None)],
 )
 def test_tuples_that_are_processed_and_not_confirmed_do_not_wait(
-    sent: int, unconfirmed: int, in_front: int, wait_s: float
+    sent: int, unconfirmed: int, per_s: int, in_front: int, wait_s: float | None
 ) -> None:
     run = run_of()
     run.advance("5s")
@@ -106,20 +107,8 @@ def test_tuples_that_are_processed_and_not_confirmed_do_not_wait(
     source, one = (master.plan.tasks_of(name)[0] for name in ("numbers", "pass"))
     now = run.clock() + 10
     for seconds in range(3):
-        executed = {"counters": {"executed": 1000 + 8 * seconds}, "levels": {"unconfirmed": unconfirmed}}
+        executed = {"counters": {"executed": 1000 + per_s * seconds}, "levels": {"unconfirmed": unconfirmed}}
         master.figures.add({source: {"edges": {"pass": (1000, sent, 0.0)}}, one: executed}, now + seconds)
     row = next(row for row in overview(master, now + 2, "1s")["components"] if row["component"] == "pass")
-    assert (row["in_front"], row["in_per_s"], row["wait_s"]) == (in_front, 8.0, wait_s)
+    assert (row["in_front"], row["in_per_s"], row["wait_s"]) == (in_front, per_s, wait_s)
     assert "unconfirmed" not in row["levels"]
-
-
-def test_what_stands_still_takes_for_ever() -> None:
-    run = run_of()
-    run.advance("5s")
-    master = run._cluster.master
-    source = master.plan.tasks_of("numbers")[0]
-    now = run.clock() + 10
-    for seconds in range(3):
-        master.figures.add({source: {"edges": {"pass": (1000, 1, 0.0)}}}, now + seconds)
-    row = next(row for row in overview(master, now + 2, "1s")["components"] if row["component"] == "pass")
-    assert (row["in_front"], row["wait_s"]) == (1, None)
