@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from topo_cli.screen import Screen
 
 _LOG_BYTES_AT_ONCE = 1 << 20
-_EARLY = 2
-"""Workers that are started before the topology is known: it has at least one, and a spare."""
 _EARLY_PLACE = Path("run")
 
 
@@ -58,11 +56,10 @@ def command(request: RunRequest, ui: bool, quiet: bool, as_json: bool, log_forma
     Exits 0 when every message was processed, else 1 with the reason. Ctrl-C lets messages in flight finish, a second Ctrl-C ends
     it at once; the exit code is 130 then.
     """
-    from topo.launch.cores import usable_cores
     from topo.launch.spares import early_spares
 
-    # Before this process imports its own modules: the first workers start meanwhile, on another core.
-    with early_spares(_EARLY_PLACE, 0 if request.cluster is not None else min(_EARLY, usable_cores())) as early:
+    # Before this process imports its own modules: what makes the workers starts meanwhile, on another core.
+    with early_spares(_EARLY_PLACE, 1 if request.cluster is None else 0) as early:
         _run(request, ui, quiet, as_json, log_format == "json", early)
 
 

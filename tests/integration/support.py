@@ -45,9 +45,8 @@ FAST: Mapping[str, Any] = {
     "worker_timeout": "5s",
     "restart_backoff": "50ms",
     "master_timeout": "20s",
-    "spare_workers": 0,
 }
-"""Settings that let a recovery be over in a moment. A spare takes a third of a second of a processor; its tests ask for it."""
+"""Settings that let a recovery be over in a moment."""
 
 ENDLESS = """
 class Endless(RetryingSpout):

@@ -13,7 +13,7 @@ from pathlib import Path
 from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
 from topo.launch.exits import count_oom_kills, describe_exit, tail_of
-from topo.launch.spares import EarlySpares, Spares
+from topo.launch.spares import EarlySpares, Spares, WorkerProcess
 from topo.launch.worker_command import WORKER_COMMAND, worker_environment
 from topo.master.links import WorkerEnd
 from topo.master_process.launcher import spec_path
@@ -26,7 +26,7 @@ _REAP_S = 5.0
 
 @dataclass(slots=True)
 class _Child:
-    process: subprocess.Popen[bytes]
+    process: WorkerProcess
     descriptor: int | None
     output: Path
     output_begin: int
@@ -39,7 +39,7 @@ class LocalLauncher:
     Start workers from the main thread: Linux ends a worker that asked to die with its parent when the *thread* that started
     it ends.
 
-    A worker is made of a spare, where there is one: a process that has imported topo, or does so. `early` are spares that were
+    A spare makes a worker, where there is one: a process that has imported topo, or does so. `early` are spares that were
     started before the launcher, which ends them like its own.
 
     What a worker or its libraries write past Python's streams goes to `logs/worker-N.out`, kept within bounds at each start.
@@ -145,14 +145,14 @@ def _watch(pid: int) -> int | None:
         return None
 
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+def _has_ended(process: WorkerProcess) -> bool:
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return True
 
 
-def _signal(process: subprocess.Popen[bytes], number: int, *, group: bool) -> None:
+def _signal(process: WorkerProcess, number: int, *, group: bool) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             if group:

@@ -1,30 +1,132 @@
-"""Worker processes that are prepared before they are needed.
+"""Processes that are prepared before workers are needed.
 
-Most of the time between the loss of a worker and the next tuple goes into the start of Python and the imports: a third of a
-second of a processor, which takes several seconds on a loaded machine. A spare has that behind it. It runs none of the user's
-code, and waits until the launcher names a start file on its stdin. When the launcher's process ends, however it does, stdin ends
-and so does the spare.
+Most of the time of a start goes into Python and its imports: a third of a second of a processor, which takes several seconds on a
+loaded machine. A spare has that behind it. It runs none of the user's code, and waits for orders on its stdin: on Linux to fork a
+worker, of which this process becomes the parent, elsewhere to become one. When the launcher's process ends, however it does,
+stdin ends and so does the spare.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import select
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from topo.launch.worker_command import WORKER_COMMAND, worker_environment
+from topo.worker.parent import adopting
 from topo.worker.spec import STAND_BY
+from topo.worker.stand_by import CAN_FORK, FAILED, READY, WorkerOrder
 
 SETTLED_S = 2.0
 """A spare is prepared when no worker has been started for this time: until then its imports would delay theirs."""
+IMPORTS_S = 10.0
+"""The first workers wait this long for a spare that is being imported: they would have the same imports."""
 
+_ANSWER_S = 5.0
 _REAP_S = 5.0
+_REAP_POLL_S = 0.002
+
+
+class ForkedProcess:
+    """A child of this process that a spare has forked: what a launcher needs of `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | Any = None
+
+    def wait(self, timeout: float) -> int:
+        """Reap it; return its exit code, or the negative number of a signal. Raises subprocess.TimeoutExpired."""
+        end = time.monotonic() + timeout
+        while self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                # Something else in this process has reaped it; `Popen` has this result, too.
+                pid, status = self.pid, 0
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() >= end:
+                raise subprocess.TimeoutExpired("a forked worker", timeout)
+            else:
+                time.sleep(_REAP_POLL_S)
+        return self.returncode
+
+
+WorkerProcess = subprocess.Popen[bytes] | ForkedProcess
+
+
+@dataclass(slots=True, eq=False)
+class Spare:
+    """A process that stands by.
+
+    Attributes:
+        patience_s: how long a worker waits until it has imported topo.
+    """
+
+    process: subprocess.Popen[bytes]
+    patience_s: float = 0.0
+    is_ready: bool = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def comes_up(self) -> bool:
+        """Whether it has imported topo, or does so while its first worker waits."""
+        self.is_ready = self.is_ready or self.answer(self.patience_s) == READY
+        self.patience_s = 0.0
+        return self.is_ready
+
+    def order(self, order: WorkerOrder) -> bool:
+        """Send an order; return whether the process has not ended before it."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(order.line())
+            self.process.stdin.flush()
+            return self.process.poll() is None
+        return False
+
+    def fork(self, start_file: Path, output: Path) -> ForkedProcess | None:
+        """Have it fork a worker, and adopt the worker; None when it does not."""
+        with adopting():
+            if not self.order(WorkerOrder(os.fspath(start_file), os.fspath(output), os.getpid())):
+                return None
+            answer = self.answer(_ANSWER_S)
+        return None if answer in (b"", FAILED) else ForkedProcess(int(answer))
+
+    def become(self, start_file: Path, output: Path) -> subprocess.Popen[bytes] | None:
+        """Turn it into a worker; None when it has ended."""
+        is_there = self.order(WorkerOrder(os.fspath(start_file), os.fspath(output)))
+        self._close()
+        return self.process if is_there else None
+
+    def end(self) -> None:
+        """End the process if it has not ended. Idempotent."""
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_REAP_S)
+        self._close()
+
+    def answer(self, within_s: float) -> bytes:
+        """Return the next line that it writes; empty when none comes or the process has ended."""
+        assert self.process.stdout is not None
+        is_there, _, _ = select.select([self.process.stdout], [], [], within_s)
+        return os.read(self.process.stdout.fileno(), 64) if is_there else b""
+
+    def _close(self) -> None:
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            with suppress(BrokenPipeError):
+                stream.close()
 
 
 class Spares:
@@ -37,6 +139,7 @@ class Spares:
         environment: returns that of a new process.
         clock: monotonic seconds.
         early: spares that were started before.
+        can_fork: whether spares fork workers, and so are started at once.
     """
 
     def __init__(
@@ -47,55 +150,69 @@ class Spares:
         environment: Callable[[], Mapping[str, str]] = lambda: worker_environment(os.environ),
         clock: Callable[[], float] = time.monotonic,
         early: EarlySpares | None = None,
+        can_fork: bool = CAN_FORK,
     ) -> None:
         self._command = [*command, STAND_BY, os.fspath(place)]
         self._count = count
         self._environment = environment
         self._clock = clock
-        self._waiting = [] if early is None else early.taken(dict(environment()))
+        self._can_fork = can_fork
+        self.waiting = [] if early is None else early.taken(dict(environment()))
         self._missing = 0
         self._prepare_at = 0.0
+        if can_fork and not self.waiting:
+            self._start(count, IMPORTS_S)
 
     def worker_started(self) -> None:
         """Wait before missing spares are prepared. Spares that died unused are replaced after the next such call only."""
-        self._missing = self._count - len(self._waiting)
+        self._missing = self._count - len(self.waiting)
         self._prepare_at = self._clock() + SETTLED_S
 
     def prepare(self) -> None:
         """Start missing spares, or end surplus ones, when it is time. A spare that cannot be started is done without."""
         if not self._missing or self._clock() < self._prepare_at:
             return
-        for _ in range(self._missing):
-            with suppress(OSError):
-                self._waiting.append(_start(self._command, self._environment()))
-        for process in self._waiting[self._count :]:
-            _end(process)
-        del self._waiting[self._count :]
+        self._start(self._missing)
+        for spare in self.waiting[self._count :]:
+            spare.end()
+        del self.waiting[self._count :]
         self._missing = 0
 
-    def take(self, start_file: Path, output: Path) -> subprocess.Popen[bytes] | None:
-        """Turn a spare into the worker of a start file, whose stdout and stderr go to `output`; None when there is no spare."""
-        order = json.dumps([os.fspath(start_file), os.fspath(output)]).encode() + b"\n"
-        while self._waiting:
-            process = self._waiting.pop(0)
-            assert process.stdin is not None
-            with suppress(BrokenPipeError), process.stdin as stdin:
-                stdin.write(order)
-                stdin.flush()
-                if process.poll() is None:
-                    return process
-            _end(process)
-        return None
+    def take(self, start_file: Path, output: Path) -> WorkerProcess | None:
+        """Make the worker of a start file, whose stdout and stderr go to `output`, of a spare; None when there is none."""
+        return self._fork(start_file, output) if self._can_fork else self._turn(start_file, output)
 
     def pids(self) -> list[int]:
-        return [process.pid for process in self._waiting]
+        return [spare.pid for spare in self.waiting]
 
     def close(self) -> None:
         """End them. Idempotent."""
         self._missing = 0
-        for process in self._waiting:
-            _end(process)
-        self._waiting.clear()
+        for spare in self.waiting:
+            spare.end()
+        self.waiting.clear()
+
+    def _fork(self, start_file: Path, output: Path) -> ForkedProcess | None:
+        for spare in list(self.waiting):
+            if spare.comes_up() and (worker := spare.fork(start_file, output)) is not None:
+                return worker
+            if spare.is_ready or spare.process.poll() is not None:
+                self.waiting.remove(spare)
+                spare.end()
+        return None
+
+    def _turn(self, start_file: Path, output: Path) -> subprocess.Popen[bytes] | None:
+        while self.waiting:
+            spare = self.waiting.pop(0)
+            if (worker := spare.become(start_file, output)) is not None:
+                return worker
+            spare.end()
+        return None
+
+    def _start(self, count: int, patience_s: float = 0.0) -> None:
+        for _ in range(count):
+            with suppress(OSError):
+                self.waiting.append(Spare(_start(self._command, self._environment()), patience_s))
 
 
 class EarlySpares(NamedTuple):
@@ -105,21 +222,20 @@ class EarlySpares(NamedTuple):
         environment: theirs. The module of a topology may change that of this process when it is imported.
     """
 
-    processes: list[subprocess.Popen[bytes]]
+    spares: list[Spare]
     environment: Mapping[str, str]
 
-    def taken(self, environment: Mapping[str, str]) -> list[subprocess.Popen[bytes]]:
-        """Return the processes if they have this environment; else end them, since all workers of a run have the same."""
+    def taken(self, environment: Mapping[str, str]) -> list[Spare]:
+        """Return the spares if they have this environment; else end them, since all workers of a run have the same."""
         if self.environment == environment:
-            return list(self.processes)
+            return list(self.spares)
         self.end()
         return []
 
     def end(self) -> None:
-        """End the processes that have not ended. Idempotent."""
-        for process in self.processes:
-            if process.returncode is None:
-                _end(process)
+        """End those that wait. Idempotent."""
+        for spare in self.spares:
+            spare.end()
 
 
 @contextmanager
@@ -130,13 +246,13 @@ def early_spares(place: Path, count: int) -> Iterator[EarlySpares]:
         place: any folder, for the command line.
 
     Yields:
-        The processes. Those that the launcher has not ended are ended at the end of the block.
+        The spares. Those that the launcher has not ended are ended at the end of the block.
     """
     early = EarlySpares([], worker_environment(os.environ))
     try:
         for _ in range(count):
             with suppress(OSError):
-                early.processes.append(_start([*WORKER_COMMAND, STAND_BY, os.fspath(place)], early.environment))
+                early.spares.append(Spare(_start([*WORKER_COMMAND, STAND_BY, os.fspath(place)], early.environment), IMPORTS_S))
         yield early
     finally:
         early.end()
@@ -146,18 +262,8 @@ def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=dict(environment),
         start_new_session=True,
     )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(BrokenPipeError):
-        assert process.stdin is not None
-        process.stdin.close()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_REAP_S)

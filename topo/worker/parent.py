@@ -1,12 +1,16 @@
-"""Processes that end with the process that started them."""
+"""Processes and their parents: those that end with the process that started them, and orphans that a process adopts."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 
 
 def die_with(parent: int) -> None:
@@ -21,3 +25,18 @@ def die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         raise SystemExit(0)
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Adopt, in the block, descendants whose parent ends, as process 1 would. On Linux alone (`prctl(2)`)."""
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    before = ctypes.c_int()
+    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, before.value)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
-import json
 import logging
 import os
 import platform
@@ -73,32 +71,11 @@ EXIT_BUG = 70
 """Something in topo itself raised. (`EX_SOFTWARE` of sysexits.h.)"""
 
 
-def stand_by() -> str:
-    """Wait, with all imported, for an order on stdin: a start file, and the file that stdout and stderr are to go to.
-
-    That is also what only some tasks need: it cannot be known yet which task the spare is to run.
-
-    Returns:
-        The start file.
-
-    Raises:
-        SystemExit: stdin has ended, as it does with the launcher's process.
-    """
-    importlib.import_module("topo.task.operator_factory")
-    order = sys.stdin.buffer.readline()
-    if not order.endswith(b"\n"):
-        raise SystemExit(EXIT_DONE)
-    start_file, output = json.loads(order)
-    for standard, path in enumerate((os.devnull, output, output)):
-        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(opened, standard)
-        os.close(opened)
-    return str(start_file)
-
-
 def main(arguments: list[str]) -> int:
     """Run the worker that the start file describes; return the exit code."""
     if arguments[0] == STAND_BY:
+        from topo.worker.stand_by import stand_by
+
         arguments = [stand_by()]
     spec = read_spec(Path(arguments[0]))
     if spec.parent:
