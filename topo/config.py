@@ -222,7 +222,7 @@ class TopologyConfig:
     )  # fmt: skip
 
     spare_workers: int = _setting(
-        "count", 1, "Processes that have imported topo, to fork workers (on Linux) or replace lost ones; 36 MB each; none on Spark hosts."
+        "count", 1, "Processes that have imported topo, to fork workers (Linux) or replace lost ones; 36 MB each; none on Spark."
     )  # fmt: skip
     start_timeout_s: float = _setting("duration", 30.0, "Time that all workers have to come up.")
     heartbeat_s: float = _setting("duration", 1.0, "Interval of a worker's heartbeats to the master.")
