@@ -134,7 +134,7 @@ TABLE: tuple[Metric, ...] = (
     Metric("topo_state_entries", GAUGE, BOLTS, "Entries of keyed state.", _level("state_entries")),
     Metric("topo_edge_tuples_total", COUNTER, EDGES, "Tuples sent.", _of("tuples")),
     Metric("topo_edge_full_seconds_total", COUNTER, EDGES, "Seconds in which an edge was full, over all edges.", _of("full_s")),
-    Metric("topo_edge_waiting_tuples", GAUGE, EDGES, "Tuples buffered or sent, and not processed.", _of("in_front")),
+    Metric("topo_edge_waiting_tuples", GAUGE, EDGES, "Tuples buffered or sent, and not confirmed.", _of("in_front")),
     Metric("topo_execute_seconds", HISTOGRAM, BOLTS, "Time of one tuple in execute.", _of("histogram")),
     Metric("topo_complete_seconds", HISTOGRAM, SPOUTS, "From the emit of a message until it is done.", _of("histogram")),
     Metric("topo_watermark_lag_seconds", GAUGE, TIMED, "Watermark behind the clock, of the last task.", _of("lag_s")),
