@@ -45,9 +45,11 @@ class TimeBuffer:
         rows = self._handle.get()
         if not rows or rows[-1][0] < first or rows[0][0] > last:
             return ()
-        start, stop = bisect_left(rows, first, key=_BY_TIME), bisect_right(rows, last, key=_BY_TIME)
+        # Most keys have few records, and all of them near.
+        start = 0 if rows[0][0] >= first else bisect_left(rows, first, key=_BY_TIME)
+        stop = len(rows) if rows[-1][0] <= last else bisect_right(rows, last, key=_BY_TIME)
         found = rows[start:stop]
-        if not all(is_paired for _time, _packed, is_paired in found):
+        if False in [is_paired for _time, _packed, is_paired in found]:
             self._handle.splice(start, stop, [(time, packed, True) for time, packed, _ in found])
         return [packed for _time, packed, _ in found]
 
@@ -56,7 +58,7 @@ class TimeBuffer:
         rows: Sequence[Kept] = self._handle.get()
         if not rows or rows[0][0] > last:
             return ()
-        stop = bisect_right(rows, last, key=_BY_TIME) - but
+        stop = (len(rows) if rows[-1][0] <= last else bisect_right(rows, last, key=_BY_TIME)) - but
         if stop <= 0:
             return ()
         taken = rows[:stop]

@@ -19,7 +19,7 @@ from topo.api.metrics import Histogram, HistogramSnapshot
 from topo.api.partition_values import Partition
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
-from topo.dead_letters.payload import pack_or_say
+from topo.dead_letters.payload import pack_or_say_each
 from topo.hot import Pending
 from topo.tracking.dead_letter_reports import DeadLetterReports
 from topo.tracking.failure_causes import cause_of
@@ -339,7 +339,8 @@ class SourceMessages:
 
     def positions_of(self, roots: Iterable[int]) -> list[bytes]:
         """Return, packed, the positions of those of the roots that are pending here."""
-        return [pack_or_say(self._codec, self._positions.position_of(message)) for message, _, _ in self.pending.find(roots)]
+        position_of = self._positions.position_of
+        return pack_or_say_each(self._codec, [position_of(message) for message, _, _ in self.pending.find(roots)])
 
     def commit(self, now: float, *, at_once: bool = False) -> None:
         """Report the position up to which everything is done, now and then, when it has changed."""

@@ -81,7 +81,8 @@ class StateTable:
         As `put` but cheaper: the caller finds the slice, and only elements behind it move. A cell
         that becomes empty is dropped as it is.
         """
-        self._splice(namespace, key, self.peek(namespace, key), start, stop, elements)
+        rows = self._namespaces.get(namespace)
+        self._splice(namespace, key, None if rows is None else rows.get(key), start, stop, elements)
 
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
         """Return one value of a cell that is a dict, or the default."""
