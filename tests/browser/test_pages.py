@@ -144,6 +144,28 @@ def test_errors_that_are_reported_less_and_less_often_are_shown_as_evenly_as_the
     assert at_once == [[3, *[0] * 47], [7, *[0] * 47]]
 
 
+DOWN_FROM_THE_EDGE = """() => {
+    const over = document.querySelector('.charts .u-over'), canvas = document.querySelector('.charts canvas').getContext('2d');
+    const place = [over.offsetLeft, over.offsetTop, over.offsetWidth, over.offsetHeight], [, , width, height] = place;
+    const pixels = canvas.getImageData(...place).data;
+    const runs = Array.from({ length: width }, (_, x) => {
+        let run = 0;
+        while (run < height && pixels[4 * (run * width + x) + 3] > 200) run += 1;
+        return run;
+    });
+    return Math.max(...runs.filter((run) => run < height)) / height;
+}"""
+"""The longest line from the upper edge of a chart down that does not reach the lower one, as a share of its height."""
+
+
+def test_checkpoints_are_bars_above_the_lines_of_the_charts(open_tab: Open) -> None:
+    tab = open_tab("t/exact")
+    tab.get_by_text("Bars at the upper edge are checkpoints, as long as they took: the slowest ").wait_for()
+    tab.locator(".charts canvas").first.scroll_into_view_if_needed()
+    loads_of_points(tab, 1)
+    assert 0.06 < tab.evaluate(DOWN_FROM_THE_EDGE) < 0.1
+
+
 COUNT_DRAWINGS = """() => {
     const all = CanvasRenderingContext2D.prototype, clear = all.clearRect;
     window.drawings = 0;

@@ -1,8 +1,8 @@
 """The past of a topology: a point a second, kept for a quarter of an hour, and coarser ones for longer. Pure.
 
-A point has figures by subject ("total", "component/NAME", "edge/SOURCE>TARGET", "worker/N") and series. Three tiers keep them as
-32-bit floats: 1 s for 15 minutes, 10 s for 6 hours, 5 minutes for 14 days; about 28 kB a series when all are full. Coarser points
-are means of finer ones, but for series of which the greatest matters (GREATEST). A missing figure is NaN.
+A point has figures by subject ("total", "component/NAME", "edge/SOURCE>TARGET", "worker/N", "checkpoints") and series. Three
+tiers keep them as 32-bit floats: 1 s for 15 minutes, 10 s for 6 hours, 5 minutes for 14 days; about 28 kB a series when all are
+full. Coarser points are means of finer ones, but for series of which the greatest matters (GREATEST). A missing figure is NaN.
 
 Each minute the points of 10 s that are complete become a block, which is a line of the topology's `history.jsonl`.
 """
@@ -23,12 +23,13 @@ from typing import Any
 import msgspec
 
 from topo.errors import FrameError, UserError
+from topo.observability.changes import Changes
 
 TIERS = ((1, 900), (10, 2160), (300, 4032))
 """Seconds between two points, and how many are kept."""
 BLOCK_STEP_S = 10
 MARKS = 500
-GREATEST = frozenset(("capacity", "p99", "lag", "in_front", "rss", "full"))
+GREATEST = frozenset(("capacity", "p99", "lag", "in_front", "rss", "full", "took"))
 
 Point = Mapping[str, Mapping[str, float | None]]
 """Figures at a moment, by subject and series."""
@@ -159,12 +160,14 @@ class History:
         self._tiers = [_Tier(*tier) for tier in TIERS]
         self._marks: deque[tuple[int, str]] = deque(maxlen=MARKS)
         self._written_s = 0
-        self._last: tuple[str, int] | None = None
+        self._changes = Changes()
 
     def record(self, at_ms: int, overview: Mapping[str, Any]) -> None:
         """Take the overview of the last second, at a moment of the wall clock. One before the last moment is dropped: the clock
         has been set back."""
-        point = point_of(overview)
+        marks, changes = self._changes.taken(overview)
+        self._marks.extend((at_ms, text) for text in marks)
+        point = point_of(overview) | changes
         values = {
             (subject, name): float(value)
             for subject, figures in point.items()
@@ -173,11 +176,6 @@ class History:
         }
         for tier in self._tiers:
             tier.add(at_ms // 1000, values)
-        now = (overview["status"], overview["epoch"])
-        if now != self._last:
-            reason = f": {overview['reason']}" if overview["reason"] else ""
-            self._marks.append((at_ms, f"{overview['status']}, epoch {overview['epoch']}{reason}"))
-            self._last = now
 
     def since(self, since_s: int, step_s: int) -> list[PastPoints]:
         """Return the points from a moment on: those of the coarsest tier that is as fine as `step_s`, and before them, where it

@@ -35,6 +35,7 @@ def overview(out: float, capacity: float = 0.5, **changes: Any) -> dict[str, Any
         "components": [row],
         "edges": [],
         "workers": [],
+        "checkpoints": None,
         **changes,
     }
 
@@ -112,6 +113,55 @@ def test_changes_of_state_are_marked() -> None:
     history.record(1000 * (START_S + 4), overview(1.0, epoch=2))
     texts = [text for _, text in history.since(START_S, 1)[-1].marks]
     assert texts == ["RUNNING, epoch 1", "DEGRADED, epoch 1: worker 1 is being replaced", "RUNNING, epoch 2"]
+
+
+def checkpoints(last: int, duration_s: float, failed: int = 0) -> dict[str, Any]:
+    return {"last": {"checkpoint": last, "duration_s": duration_s} if last else None, "failed": failed}
+
+
+def test_a_point_has_the_time_of_the_slowest_checkpoint_that_is_new_in_it() -> None:
+    history = History()
+    for second, (last, took) in enumerate([(0, 0.0), (1, 0.5), (1, 0.5), (2, 4.0), (3, 0.25), *[(3, 0.25)] * 10]):
+        history.record(1000 * (START_S + second), overview(1.0, checkpoints=checkpoints(last, took)))
+    fine, coarse = (history.since(START_S, step)[-1].series["checkpoints", "took"] for step in (1, 10))
+    assert [None if math.isnan(value) else value for value in fine[:6]] == [None, 0.5, None, 4.0, 0.25, None]
+    assert list(coarse) == [4.0]
+
+
+def marks_of(*changes: dict[str, Any]) -> list[str]:
+    history = History()
+    for second, change in enumerate(changes):
+        history.record(1000 * (START_S + second), overview(1.0, **change))
+    return [text for _, text in history.since(START_S, 1)[-1].marks][1:]
+
+
+def test_checkpoints_that_fail_in_a_row_are_marked_at_their_beginning_and_end() -> None:
+    once = [
+        {"checkpoints": checkpoints(1, 0.1)},
+        {"checkpoints": checkpoints(1, 0.1, 1), "reason": "checkpoint 2 failed: the disk is full"},
+    ]
+    again = [{"checkpoints": checkpoints(1, 0.1, failed)} for failed in range(2, 42)]
+    assert marks_of(*once, {"checkpoints": checkpoints(3, 0.1, 1)}) == ["checkpoint 2 failed: the disk is full"]
+    assert marks_of(*once, *again, *[{"checkpoints": checkpoints(43, 0.1, 41)}] * 2) == [
+        "checkpoint 2 failed: the disk is full",
+        "checkpoint 43 is complete, after 41 that failed",
+    ]
+    # A second in which one fails and another is complete ends no row.
+    both = [{"checkpoints": checkpoints(at, 0.1, min(at, 2))} for at in (0, 1, 2, 3)]
+    assert marks_of(*both) == ["a checkpoint failed", "checkpoint 3 is complete, after 2 that failed"]
+
+
+def test_a_worker_that_is_lost_is_marked_also_when_it_is_back_within_the_second() -> None:
+    def worker(losses: int) -> dict[str, Any]:
+        return {"workers": [{"worker": 1, "losses": losses, "lost_why": "killed by SIGKILL", "cpu": 0.1, "rss_bytes": 1}]}
+
+    shown = marks_of(
+        worker(0),
+        worker(1),
+        worker(1),
+        worker(2) | {"status": "DEGRADED", "reason": "worker 1 is being replaced: killed by SIGKILL"},
+    )
+    assert shown == ["worker 1 was lost: killed by SIGKILL", "DEGRADED, epoch 1: worker 1 is being replaced: killed by SIGKILL"]
 
 
 @settings(max_examples=40, deadline=None)
