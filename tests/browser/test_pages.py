@@ -166,6 +166,58 @@ def test_checkpoints_are_bars_above_the_lines_of_the_charts(open_tab: Open) -> N
     assert 0.06 < tab.evaluate(DOWN_FROM_THE_EDGE) < 0.1
 
 
+HEAT = """async () => {
+    const { heatOf } = await import(document.querySelector('script[src]').src.replace('main.js', 'heat.js'));
+    const of = (counted) => heatOf({ first_ms: 60000, step_s: 10, length: 3, series: { 'latency/parse': counted } }, 'parse');
+    const counted = { '2^-10': [1, 0, null], '2^-7': [3, 0, null], '2^-6': [0, 0, 5], '2^0': [0, 0, 0] };
+    return [of(undefined), of({ '2^-9': [0, 0, 0] }), of(counted)];
+}"""
+
+
+def test_shares_of_a_heat_map_are_those_of_the_messages_of_each_moment(open_tab: Open) -> None:
+    nothing, no_messages, heat = open_tab().evaluate(HEAT)
+    assert (nothing, no_messages) == (None, None)
+    assert {row["power"]: row["shares"] for row in heat["rows"]} == {-6: [0, 0, 1], -7: [0.75, 0, 0], -10: [0.25, 0, 0]}
+    assert (heat["messages"], heat["range"], heat["first"], heat["step"]) == ([4, 0, 5], [-11, -6], 60, 10)
+
+
+COLOURED = """() => {
+    const canvas = document.querySelector('.heat canvas');
+    const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    const probe = document.createElement('i');
+    document.body.append(probe);
+    probe.style.color = 'var(--accent)';
+    const wanted = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
+    const is = (at) => pixels[at + 3] > 30 && wanted.every((one, index) => Math.abs(one - pixels[at + index]) < 6);
+    let found = 0;
+    for (let at = 0; at < pixels.length; at += 4) found += is(at);
+    return found;
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_latencies_over_time_are_coloured_cells_and_a_table_for_the_keyboard(open_tab: Open, axe: str, theme: str) -> None:
+    tab = open_tab("t/readings/c/parse", width=420, theme=theme)
+    tab.get_by_text("execute latency, by its share of the messages").scroll_into_view_if_needed()
+    tab.get_by_text(" of the messages of a moment. ").wait_for()
+    assert tab.evaluate(COLOURED) > 100
+    tab.get_by_text("The shares as a table").focus()
+    tab.keyboard.press("Enter")
+    table = tab.get_by_role("region", name="Share of messages by latency")
+    table.wait_for()
+    titles = table.get_by_role("columnheader").all_text_contents()
+    assert titles[:2] == ["from", "messages"]
+    # `parse` sleeps for 2 ms, and longer where the machine is busy.
+    assert {"to 3.9 ms", "to 7.8 ms"} & set(titles)
+    row = [float(cell.strip("<% ") or 0) for cell in table.locator("tbody tr").last.locator("td").all_text_contents()[2:]]
+    assert sum(row) == pytest.approx(100, abs=len(row))
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.ariaLabel") == "Share of messages by latency"
+    tab.evaluate(axe)
+    assert tab.evaluate(VIOLATIONS) == []
+    assert tab.evaluate("document.documentElement.scrollWidth") == 420
+
+
 COUNT_DRAWINGS = """() => {
     const all = CanvasRenderingContext2D.prototype, clear = all.clearRect;
     window.drawings = 0;

@@ -38,6 +38,11 @@ def upper_bound(bucket: int) -> float:
     return float(2.0 ** (_LOWEST_EXPONENT + bucket / BUCKETS_PER_DOUBLING))
 
 
+def exponent_of(bucket: int) -> int:
+    """Return the power of two that is the upper bound of a bucket, or of the next ones with which it fills a doubling."""
+    return _LOWEST_EXPONENT - (-bucket // BUCKETS_PER_DOUBLING)
+
+
 class HistogramSnapshot(Struct, frozen=True):
     """The values of a histogram: `counts` by bucket number, the sum and the extremes of the values."""
 

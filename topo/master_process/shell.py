@@ -132,7 +132,7 @@ class MasterShell:
             "status": self.status,
             "overview": lambda **arguments: self._with_process(of_overview(**arguments)),
         }
-        self._history = HistoryKeeper(job.folder.history, lambda: of_overview(window="1s"))
+        self._history = HistoryKeeper(job.folder.history, lambda: of_overview(window="1s", buckets=True))
         self._questions["history"] = self._history.answer
         self._replays = ReplayDesk(job, self._recorder, self.loop.handle)
         self._questions["replay"] = self._replays.answer

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from topo.api.metrics import exponent_of
+
+LATENCY = "latency/"
+"""Begins the subjects that have the messages of a component by latency: `2^-3` those of more than 2^-4 and up to 2^-3 seconds."""
 
 
 class Changes:
@@ -14,17 +20,31 @@ class Changes:
         self._losses: dict[int, int] = {}
         self._complete = 0
         self._failed = self._failed_in_a_row = 0
+        self._measured: dict[str, Counter[int]] = {}
 
-    def taken(self, overview: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str, float]]]:
+    def taken(self, overview: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str, float | None]]]:
         """Take an overview; return marks of the changes, and figures by subject and series."""
         reason, checkpoints = overview["reason"], overview["checkpoints"]
         marks = [*self._workers(overview["workers"], reason), *self._status((overview["status"], overview["epoch"]), reason)]
         if checkpoints is None:
             return marks, {}
-        last, took = checkpoints["last"], {}
+        last = checkpoints["last"]
+        took: dict[str, float | None] = {}
         if last is not None and last["checkpoint"] > self._complete:
             self._complete, took = last["checkpoint"], {"took": last["duration_s"]}
         return [*marks, *self._checkpoints(checkpoints["failed"], bool(took), reason)], {"checkpoints": took}
+
+    def latencies(self, overview: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+        """Take an overview with buckets; return the messages since the one before by latency, by subject and series."""
+        return {LATENCY + row["component"]: self._latencies(row) for row in overview["components"] if row["kind"] != "acker"}
+
+    def _latencies(self, row: Mapping[str, Any]) -> dict[str, float]:
+        counts = Counter[int]()
+        for bucket, count in ((row["histogram"] or {}).get("buckets") or {}).items():
+            counts[exponent_of(int(bucket))] += count
+        before = self._measured.get(row["component"], Counter())
+        self._measured[row["component"]] = counts
+        return {f"2^{power}": max(0, count - before[power]) for power, count in counts.items()}
 
     def _workers(self, workers: list[Mapping[str, Any]], reason: str) -> Iterator[str]:
         for row in workers:

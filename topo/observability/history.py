@@ -2,7 +2,8 @@
 
 A point has figures by subject ("total", "component/NAME", "edge/SOURCE>TARGET", "worker/N", "checkpoints") and series. Three
 tiers keep them as 32-bit floats: 1 s for 15 minutes, 10 s for 6 hours, 5 minutes for 14 days; about 28 kB a series when all are
-full. Coarser points are means of finer ones, but for series of which the greatest matters (GREATEST). A missing figure is NaN.
+full. Coarser points are means of finer ones, but for series of which the greatest matters (GREATEST), and for messages by
+latency, which add up, and of which there are no points of 1 s. A missing figure is NaN.
 
 Each minute the points of 10 s that are complete become a block, which is a line of the topology's `history.jsonl`.
 """
@@ -23,7 +24,7 @@ from typing import Any
 import msgspec
 
 from topo.errors import FrameError, UserError
-from topo.observability.changes import Changes
+from topo.observability.changes import LATENCY, Changes
 
 TIERS = ((1, 900), (10, 2160), (300, 4032))
 """Seconds between two points, and how many are kept."""
@@ -71,6 +72,11 @@ def point_of(overview: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     return found
 
 
+def _by_key(point: Point) -> dict[tuple[str, str], float]:
+    flat = (((subject, name), value) for subject, figures in point.items() for name, value in figures.items())
+    return {key: float(value) for key, value in flat if value is not None}
+
+
 @dataclass(slots=True)
 class PastPoints:
     """Points at equal distances.
@@ -115,7 +121,7 @@ class _Tier:
             if key[1] in GREATEST:
                 self._sums[key] = (max(value, total) if count else value, 1)
             else:
-                self._sums[key] = (total + value, count + 1)
+                self._sums[key] = (total + value, 1 if key[0].startswith(LATENCY) else count + 1)
 
     def _close(self, number: int) -> None:
         """Append the point that was gathered, and begin another."""
@@ -167,14 +173,10 @@ class History:
         has been set back."""
         marks, changes = self._changes.taken(overview)
         self._marks.extend((at_ms, text) for text in marks)
-        point = point_of(overview) | changes
-        values = {
-            (subject, name): float(value)
-            for subject, figures in point.items()
-            for name, value in figures.items()
-            if value is not None
-        }
-        for tier in self._tiers:
+        values = _by_key(point_of(overview) | changes)
+        self._tiers[0].add(at_ms // 1000, values)
+        values |= _by_key(self._changes.latencies(overview))
+        for tier in self._tiers[1:]:
             tier.add(at_ms // 1000, values)
 
     def since(self, since_s: int, step_s: int) -> list[PastPoints]:
@@ -260,7 +262,7 @@ def joined(parts: Iterable[PastPoints], since_s: int, until_s: int, step_s: int)
                         if 0 <= place < length and not math.isnan(value):
                             points[place] = value
                 else:
-                    _gather(sums.setdefault(key, {}), part, column, step_s, is_greatest=key[1] in GREATEST)
+                    _gather(sums.setdefault(key, {}), part, column, step_s, key)
         for key, places in sums.items():
             for place, (total, number) in places.items():
                 if 0 <= place - first < length:
@@ -270,9 +272,10 @@ def joined(parts: Iterable[PastPoints], since_s: int, until_s: int, step_s: int)
 
 
 def _gather(
-    sums: dict[int, tuple[float, int]], part: PastPoints, column: array[float], step_s: int, *, is_greatest: bool
+    sums: dict[int, tuple[float, int]], part: PastPoints, column: array[float], step_s: int, key: tuple[str, str]
 ) -> None:
     """Add the points of a column to those at another distance: by number, their moment through the distance, sum and count."""
+    is_greatest, is_sum = key[1] in GREATEST, key[0].startswith(LATENCY)
     for value, begin in zip(column, count(part.first_s, part.step_s), strict=False):
         if math.isnan(value):
             continue
@@ -282,4 +285,4 @@ def _gather(
             if is_greatest:
                 sums[place] = (max(value, total) if number else value, 1)
             else:
-                sums[place] = (total + value, number + 1)
+                sums[place] = (total + value, 1 if is_sum else number + 1)

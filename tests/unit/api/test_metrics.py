@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.api.metrics import BUCKET_COUNT, GREATEST_COUNT, Histogram, HistogramSnapshot, Metrics, bucket_of, upper_bound
+from topo.api.metrics import (
+    BUCKET_COUNT,
+    GREATEST_COUNT,
+    Histogram,
+    HistogramSnapshot,
+    Metrics,
+    bucket_of,
+    exponent_of,
+    upper_bound,
+)
 from topo.errors import ConfigError
 
 VALUES = st.lists(st.floats(1e-8, 1e8), min_size=1)
@@ -48,6 +57,17 @@ def test_a_snapshot_does_not_change_afterwards() -> None:
     before = histogram.snapshot()
     histogram.record(1)
     assert (before.count, histogram.snapshot().count) == (1, 2)
+
+
+@given(st.floats(1e-8, 1e8))
+def test_a_value_lies_in_the_doubling_of_its_bucket(value: float) -> None:
+    assert 2.0 ** (exponent_of(bucket_of(value)) - 1) <= value * (1 + 1e-9) and value <= 2.0 ** exponent_of(bucket_of(value))
+
+
+@pytest.mark.parametrize("power", [-29, -7, 0, 40])
+def test_the_bound_of_a_doubling_is_that_of_its_last_bucket(power: int) -> None:
+    last = next(bucket for bucket in range(BUCKET_COUNT) if upper_bound(bucket) == 2.0**power)
+    assert [exponent_of(bucket) - power for bucket in range(last - 4, last + 2)] == [-1, 0, 0, 0, 0, 1]
 
 
 @given(st.floats(1e-8, 1e8))

@@ -25,7 +25,7 @@ def overview(out: float, capacity: float = 0.5, **changes: Any) -> dict[str, Any
     row = {
         "component": "count", "kind": "bolt", "in_per_s": out, "out_per_s": out, "acked_per_s": out, "failed_per_s": 0.0,
         "capacity": capacity, "busy": 0.5, "backpressured": 0.1, "in_front": 3, "levels": {}, "event_time": None,
-        "execute_s": None,
+        "execute_s": None, "histogram": None,
     }  # fmt: skip
     return {
         "status": "RUNNING",
@@ -162,6 +162,51 @@ def test_a_worker_that_is_lost_is_marked_also_when_it_is_back_within_the_second(
         worker(2) | {"status": "DEGRADED", "reason": "worker 1 is being replaced: killed by SIGKILL"},
     )
     assert shown == ["worker 1 was lost: killed by SIGKILL", "DEGRADED, epoch 1: worker 1 is being replaced: killed by SIGKILL"]
+
+
+def measured(*counts: dict[str, int]) -> History:
+    """Return the history of a component whose buckets have had these counts from second to second, since its start."""
+    history = History()
+    for second, buckets in enumerate(counts):
+        shown = overview(1.0)
+        shown["components"][0]["histogram"] = {"buckets": buckets}
+        history.record(1000 * (START_S + second), shown)
+    return history
+
+
+def test_messages_by_latency_are_those_since_the_overview_before_in_doublings() -> None:
+    """Buckets 121 to 124 are those up to 2 s, 125 is one of those up to 4 s."""
+    seconds = [{"121": 5}, {"121": 6, "124": 3}, *[{"121": 6, "124": 5, "125": 1}] * 9]
+    columns = measured(*seconds).since(START_S, 10)[-1]
+    assert {name: list(column) for (subject, name), column in columns.series.items() if subject == "latency/count"} == {
+        "2^1": [11.0],
+        "2^2": [1.0],
+    }
+
+
+def test_a_longer_point_has_the_sum_of_the_messages_also_of_those_on_disk() -> None:
+    past, lines = History(), []
+    for second in range(602):
+        shown = overview(1.0)
+        # 5 messages a second, and in a single second another, which takes longer.
+        shown["components"][0]["histogram"] = {"buckets": {"121": 5 * second, **({"125": 1} if second > 123 else {})}}
+        past.record(1000 * (START_S + second), shown)
+        if (row := past.take_block(START_S + second)) is not None:
+            lines.append(columns_of(json.loads(json.dumps(row))))
+    kept, stored = past.since(START_S, 300)[-1], joined(lines, START_S, START_S + 600, 300)
+    for columns in (kept, stored):
+        assert list(columns.series["latency/count", "2^1"])[:2] == [1495.0, 1500.0][: columns.length]
+        assert columns.series["latency/count", "2^2"][0] == 1.0
+
+
+def test_the_finest_points_have_no_messages_by_latency() -> None:
+    (columns,) = measured(*[{"121": second} for second in range(30)]).since(START_S, 1)
+    assert "latency/count" not in {subject for subject, _ in columns.series}
+
+
+def test_a_component_that_is_counted_anew_has_no_negative_messages() -> None:
+    counts = [*[{"121": 10 * second} for second in range(5)], *[{"121": second} for second in range(7)]]
+    assert list(measured(*counts).since(START_S, 10)[-1].series["latency/count", "2^1"]) == [44.0]
 
 
 @settings(max_examples=40, deadline=None)

@@ -21,21 +21,36 @@ function drawEvents(plot, { marks, checkpoints }, colour) {
   ctx.restore();
 }
 
+/** Cells of [step seconds by one doubling], the stronger the greater their share of the messages of their time. */
+function drawHeat(plot, { first, step, rows }, colour) {
+  const { ctx, bbox } = plot, x = (at) => plot.valToPos(at, "x", true), y = (power) => plot.valToPos(power, "y", true);
+  ctx.save(); ctx.beginPath(); ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height); ctx.clip(); ctx.fillStyle = colour;
+  for (const { power, shares } of rows) shares.forEach((share, index) => {
+    const left = Math.round(x(first + index * step)), top = Math.round(y(power));
+    ctx.globalAlpha = strength(share);
+    if (share) ctx.fillRect(left, top, Math.round(x(first + (index + 1) * step)) - left, Math.round(y(power - 1)) - top);
+  });
+  ctx.restore();
+}
+
+/** How strong the colour of a share is: what few messages take is to be seen, too. */
+export const strength = (share) => (share ? 0.12 + 0.88 * Math.sqrt(share) : 0);
+
 function draw(here, lines, form, events) {
   const probe = document.createElement("i");
   here.append(probe);
   const colour = (name) => { probe.style.color = `var(${name})`; return getComputedStyle(probe).color; };
-  const soft = colour("--soft"), line = colour("--line"), mark = colour("--mark"), axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+  const soft = colour("--soft"), accent = colour("--accent"), line = colour("--line"), mark = colour("--mark"), axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   const series = lines.map(([name], index) => ({ label: name, stroke: colour(COLOURS[index % COLOURS.length]), width: 1.6, points: { show: false }, dash: index >= COLOURS.length ? [6, 4] : [] }));
   probe.remove();
   return new uPlot({
-    width: here.clientWidth, height: HIGH, cursor: { sync: { key: "topo" }, y: false }, legend: { live: false, show: lines.length > 1 }, hooks: { draw: [(plot) => drawEvents(plot, events.current, mark)] },
-    axes: [{ ...axis, size: 32, values: (_, moments) => moments.map((at) => time(at * 1000, false).slice(0, -3)) }, { ...axis, size: 62, values: (_, values) => values.map(form) }], scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    width: here.clientWidth, height: HIGH, cursor: { sync: { key: "topo" }, y: false }, legend: { live: false, show: lines.length > 1 }, hooks: { draw: [(plot) => { if (events.current.heat) drawHeat(plot, events.current.heat, accent); drawEvents(plot, events.current, mark); }] },
+    axes: [{ ...axis, size: 32, space: 72, values: (_, moments, ...[, , apart]) => moments.map((at) => time(at * 1000, false).slice(0, apart < 60 ? 8 : 5)) }, { ...axis, size: 62, values: (_, values) => values.map(form), ...(events.current.heat ? { incrs: [1, 2, 5, 10] } : {}) }], scales: { y: { range: (_, low, high) => events.current.heat?.range || [0, high > 0 ? high * 1.1 : 1] } },
     series: [{}, ...series],
   }, [[], ...lines.map(() => [])], here);
 }
 
-function Chart({ title, form, times, lines, events }) {
+export function Chart({ title, form, times, lines, events }) {
   const place = useRef(null), plot = useRef(null), known = useRef(events), data = useRef(null), inSight = useRef(true);
   const { theme, utc } = useStore("theme", "utc");
   const names = lines.map(([name]) => name).join("\n");
@@ -60,22 +75,22 @@ function Chart({ title, form, times, lines, events }) {
   return html`<figure><figcaption>${title}</figcaption><div class="plot" ref=${place} aria-hidden="true"></div></figure>`;
 }
 
-const timesOf = (data) => Array.from({ length: data.length }, (_, index) => data.first_ms / 1000 + index * data.step_s);
+export const timesOf = (data) => Array.from({ length: data.length }, (_, index) => data.first_ms / 1000 + index * data.step_s);
 
 /** The past of subjects over a range: {data, error}, as of the server. */
-export function usePast(name, subjects, since, every) {
-  return useLoad(`${where(name, "history")}?since_s=${since}&step_s=${Math.ceil(since / 600)}&subjects=${encodeURIComponent(subjects.join(","))}`, every ?? (since <= 300 ? 3 : 30));
+export function usePast(name, subjects, since, every, step = Math.ceil(since / 600)) {
+  return useLoad(`${where(name, "history")}?since_s=${since}&step_s=${step}&subjects=${encodeURIComponent(subjects.join(","))}`, every ?? (since <= 300 ? 3 : 30));
 }
 
 /** What `drawEvents` draws of the past: marks, and the checkpoints as [seconds since 1970, seconds it took], of each point the slowest. */
-function eventsOf({ marks, series }, times) {
+export function eventsOf({ marks, series }, times) {
   const took = series.checkpoints?.took || [];
   return { marks, checkpoints: times.flatMap((at, index) => (typeof took[index] === "number" ? [[at, took[index]]] : [])) };
 }
 
 function Events({ name, events: { marks, checkpoints } }) {
   const [at, took] = checkpoints.reduce((most, one) => (one[1] > most[1] ? one : most), [0, -1]);
-  return html`${took < 0 ? null : html`<p class="quiet">Bars at the upper edge are <${Link} to=${path(name, "checkpoints")}>checkpoints<//>, as long as they took: the slowest ${seconds(took)}, ${time(at * 1000)}.</p>`}${marks.length ? html`<${Marks} marks=${marks} />` : null}`;
+  return html`${took < 0 ? null : html`<p class="quiet legend">Bars at the upper edge are <${Link} to=${path(name, "checkpoints")}>checkpoints<//>, as long as they took: the slowest ${seconds(took)}, ${time(at * 1000)}.</p>`}${marks.length ? html`<${Marks} marks=${marks} />` : null}`;
 }
 
 function Marks({ marks }) {

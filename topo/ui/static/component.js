@@ -1,6 +1,7 @@
 // One component: its tasks, the hottest first, the edges in and out, its errors, its past. The overview and the search lead here.
 import { Charts } from "./charts.js";
 import { count, percent, rate, seconds, text } from "./format.js";
+import { Heat } from "./heat.js";
 import { html } from "./html.js";
 import { Bar, Link, Problem, Table, where } from "./parts.js";
 import { ErrorCards } from "./errors.js";
@@ -25,7 +26,7 @@ function Component({ name, item }) {
       <h3>Edges</h3><${Table} label="Edges" rows=${data.edges} columns=${[["from", (one) => html`<${Link} to=${path(name, "c", one.source)}>${one.source}<//>`], ["to", (one) => html`<${Link} to=${path(name, "c", one.target)}>${one.target}<//>`], ["streams", (one) => one.streams.join(", ")], ["grouping", (one) => one.groupings.join(", ")], ["a second", (one) => rate(one.per_s), true], ["in front", (one) => count(one.in_front), true], ["full", (one) => percent(one.full), true], ["tuples", (one) => count(one.tuples), true]]} />
       <${Own} user=${row.user} />` : null}
     ${failed.length ? html`<h3>Errors</h3><${ErrorCards} name=${name} rows=${failed} />` : null}
-    <${Charts} name=${name} components=${[item]} />`;
+    <${Charts} name=${name} components=${[item]} /><${Heat} name=${name} item=${item} what=${row?.kind === "spout" ? "complete latency" : "execute latency"} />`;
 }
 
 export default { name: "component", View: Component };
