@@ -29,6 +29,11 @@ def readings():
         time.sleep(0.005)
         yield number, number % 3, int(time.time() * 1000) - (90_000 if number % 40 == 0 else 0)
 
+def behind():
+    for number in itertools.count(1):
+        time.sleep(0.2)
+        yield number, int(time.time() * 1000) - 30_000
+
 class Parse(BasicBolt):
     outputs = ("value", "key", "at_ms")
     def execute(self, tup, collector):
@@ -65,6 +70,8 @@ def topology(name: str = "readings", delivery: str = "at_least_once"):
     builder.set_bolt("parse", Parse(), 2).shuffle_grouping("source")
     window = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("2s"), aggregate=aggregates.Count())
     builder.set_bolt("per-key", window).fields_grouping("parse", "key")
+    builder.set_spout("behind", IterableSpout(behind, fields=("value", "at_ms")), watermarks=strategy)
+    builder.set_bolt("meet", End()).shuffle_grouping("parse").shuffle_grouping("behind")
     builder.set_spout("odd", Odd())
     builder.set_bolt("twice", Twice()).shuffle_grouping("odd")
     builder.set_bolt("end", End()).shuffle_grouping("twice")

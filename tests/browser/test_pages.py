@@ -74,10 +74,23 @@ def test_a_script_in_an_error_stays_text(open_tab: Open) -> None:
 
 def test_event_time_names_who_is_waited_for_and_the_late_inputs(open_tab: Open) -> None:
     tab = open_tab("t/readings/time")
-    tab.get_by_text("next waits for parse[").wait_for()
+    tab.get_by_text("next waits for parse[").first.wait_for()
     tab.locator("tr", has_text="per-key").locator("td .much").wait_for()
     tab.get_by_label("Tasks of").select_option("parse")
     tab.get_by_text("parse[1]", exact=True).wait_for()
+
+
+def test_event_time_of_each_edge_shows_which_input_is_behind(open_tab: Open) -> None:
+    tab = open_tab("t/readings/time")
+    tab.locator("li", has_text="behind → meet").get_by_text(", holds meet back").wait_for()
+    places = (
+        tab.locator("li", has_text="→ meet").locator("b").evaluate_all("(all) => all.map((one) => parseFloat(one.style.left))")
+    )
+    ahead, behind = places
+    # The one is 30 s older than the other.
+    assert 0 < behind < 40 < ahead <= 100
+    assert "back" not in str(tab.locator("li", has_text="parse → meet").text_content())
+    assert "back" not in str(tab.locator("li", has_text="source → parse").text_content())
 
 
 def test_a_checkpoint_shows_the_time_of_each_task(open_tab: Open) -> None:

@@ -190,6 +190,14 @@ class TopologyStatistics:
                 total[target] = total.get(target, 0) + figures.in_front
         return total
 
+    def watermarks(self, component: str) -> dict[str, int]:
+        """Return the watermark of the input from each component that the tasks of a component wait for: the least of them."""
+        found: dict[str, int] = {}
+        for task in self._components[component].tasks:
+            for source, watermark in self._books[task].live.watermarks.items():
+                found[source] = min(watermark, found.get(source, watermark))
+        return found
+
     def span(self, component: str, now: float, window_s: float | None = WINDOW_S) -> Span:
         """Return what a component has counted in the last `window_s` seconds; None: since its first figures."""
         book = self._components[component]

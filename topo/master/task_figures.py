@@ -36,9 +36,12 @@ class TaskFigures(msgspec.Struct, frozen=True):
     latencies: dict[str, HistogramSnapshot] = {}
     user: UserFigures = UserFigures()
     edges: dict[str, EdgeFigures] = {}
+    watermarks: dict[str, int] = {}
 
     def after(self, earlier: TaskFigures) -> TaskFigures:
-        """Return the figures of an earlier life and this one together; levels are this one's, a gauge the last one set."""
+        """Return the figures of an earlier life and this one together; levels are this one's, a gauge the last one set.
+
+        Watermarks of inputs are in the figures of a life alone."""
         mine, theirs = self.user.metrics, earlier.user.metrics
         metrics = MetricsSnapshot(
             _added(theirs.counters, mine.counters), {**theirs.gauges, **mine.gauges}, _merged(theirs.histograms, mine.histograms)

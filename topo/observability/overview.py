@@ -21,6 +21,7 @@ from topo.master.windows import WINDOWS, Span
 from topo.observability.status import event_time, latency, shares, status_of, task_row, totals, worker_row
 from topo.plan.logical import PlannedComponent
 from topo.wire.control import SnapshotTaken
+from topo.wire.frames import MIN_WATERMARK
 
 Figures = dict[str, Any]
 
@@ -166,6 +167,7 @@ def _shares(span: Span, tasks: int) -> dict[str, float]:
 def _edges(master: TopologyMaster, spans: Mapping[str, Span], in_front: Mapping[str, Mapping[str, int]]) -> list[Figures]:
     found = []
     for source, target in dict.fromkeys((one.source, one.target) for one in master.plan.subscriptions):
+        event_time = master.figures.watermarks(target)
         span, whole = spans[source], master.figures.sums(source).edges.get(target)
         lately = span.edge(target)
         row = {
@@ -181,6 +183,8 @@ def _edges(master: TopologyMaster, spans: Mapping[str, Span], in_front: Mapping[
             "full_s": _exact(0.0 if whole is None else whole.full_s),
             "full": _short(_full_share(master, source, target, lately.full_s, span.seconds)),
         }
+        if source in event_time:
+            row["watermark_ms"] = None if event_time[source] == MIN_WATERMARK else event_time[source]
         found.append(row)
     return found
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from typing import cast
 
 from topo.checkpoint.alignment import Aligned, Alignment
 from topo.errors import FrameError
@@ -364,9 +365,8 @@ class Inbound:
         if self.allowance is not None:
             tuples = sum(frame.count for _, frame in self.queue if frame.kind is FrameKind.DATA)
             levels |= {"allowance": float(self.allowance.size), "queue_s": tuples * self.allowance.each_s}
-        has_watermarks = any(edge.watermark is not None and edge.watermark > MIN_WATERMARK for edge in self.edges.values())
         watermark = self.watermarks.last_watermark
-        if has_watermarks and watermark < MAX_WATERMARK:
+        if self._has_watermarks and watermark < MAX_WATERMARK:
             if watermark > MIN_WATERMARK:
                 levels |= {"watermark_ms": watermark, "watermark_lag_s": (self._state.wall_ms() - watermark) / 1000}
             else:
@@ -375,6 +375,18 @@ class Inbound:
             if isinstance(held_back_by, int):
                 levels["held_back_by"] = float(held_back_by)
         return levels
+
+    def watermarks_by_source(self) -> dict[str, int]:
+        """Return of each component that event time waits for the least watermark of its tasks; empty without event time."""
+        found: dict[str, int] = {}
+        for sender, watermark in self.watermarks.counting.items() if self._has_watermarks else ():
+            source = self._state.plan.task(cast("TaskId", sender)).component
+            found[source] = min(watermark, found.get(source, watermark))
+        return found
+
+    @property
+    def _has_watermarks(self) -> bool:
+        return any(edge.watermark is not None and edge.watermark > MIN_WATERMARK for edge in self.edges.values())
 
     def validate(self) -> None:
         """Assert the invariants."""

@@ -136,7 +136,7 @@ class Task:
         levels |= self.runner.levels()
         latencies = {} if self._user is None else self._user.latencies()
         user = {"metrics": self._metrics.snapshot()}
-        return TaskStatistics(replace(self.counters), levels, latencies, user, self._edges())
+        return TaskStatistics(replace(self.counters), levels, latencies, user, self._edges(), self.inbound.watermarks_by_source())
 
     def _edges(self) -> dict[str, EdgeFigures]:
         """Return the figures of the out-edges by the component that they lead to."""

@@ -101,6 +101,8 @@ class TaskStatistics:
     user: Mapping[str, Any] = field(default_factory=dict)
     edges: Mapping[str, EdgeFigures] = field(default_factory=dict)
     """By the component that the tuples are for."""
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    """By the component that the input comes from, in milliseconds; empty without event time."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values for the wire."""
@@ -110,4 +112,5 @@ class TaskStatistics:
             "latencies": {name: structs.asdict(histogram) for name, histogram in self.latencies.items()},
             "user": dict(self.user),
             "edges": {target: list(figures) for target, figures in self.edges.items()},
+            **({"watermarks": dict(self.watermarks)} if self.watermarks else {}),
         }

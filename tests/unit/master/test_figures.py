@@ -120,6 +120,15 @@ def test_figures_of_tasks_that_the_worker_does_not_host_are_not_taken() -> None:
     assert play.master.counts.misdirected == 1
 
 
+def test_the_watermark_of_an_edge_is_the_least_that_a_task_has_of_its_input_in_its_present_life() -> None:
+    figures = TopologyStatistics({TaskId(1): "c", TaskId(2): "c", TaskId(3): "d"})
+    assert figures.watermarks("c") == {}
+    figures.add({TaskId(1): {"watermarks": {"a": 20, "b": 5}}, TaskId(2): {"watermarks": {"a": 10}}, TaskId(3): {}}, 1.0)
+    assert (figures.watermarks("c"), figures.watermarks("d")) == ({"a": 10, "b": 5}, {})
+    figures.lost([TaskId(2)])
+    assert figures.watermarks("c") == {"a": 20, "b": 5}
+
+
 def test_event_time_of_a_component_is_that_of_its_last_task_and_names_its_input() -> None:
     play = running()
     ahead = {"watermark_ms": 2000.0, "watermark_lag_s": 1.0, "open_windows": 3.0}

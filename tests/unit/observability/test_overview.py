@@ -11,6 +11,7 @@ from topo import BasicBolt, BasicCollector, IterableSpout, TopologyBuilder, Tupl
 from topo.errors import UserError
 from topo.observability.overview import overview, questions
 from topo.testing import TopologyTest
+from topo.wire.frames import MIN_WATERMARK
 
 
 class Pass(BasicBolt):
@@ -92,6 +93,19 @@ def test_parts_of_a_checkpoint_are_known_by_task() -> None:
     assert sum(part["bytes"] for part in parts) == shown["last"]["bytes"]
     assert shown["slowest"] == parts[0]
     assert asked(run, "checkpoint", checkpoint=10_000) == []
+
+
+def test_an_edge_has_the_watermark_of_its_input_where_there_is_one() -> None:
+    run = run_of()
+    run.advance("5s")
+    master = run._cluster.master
+    assert [edge for edge in asked(run, "overview")["edges"] if "watermark_ms" in edge] == []
+    passing, end = (master.plan.tasks_of(name) for name in ("pass", "end"))
+    master.figures.add(
+        {passing[0]: {"watermarks": {"numbers": 9}}, end[0]: {"watermarks": {"pass": MIN_WATERMARK}}}, run.clock() + 10
+    )
+    shown = {edge["source"]: edge["watermark_ms"] for edge in asked(run, "overview")["edges"]}
+    assert shown == {"numbers": 9, "pass": None}
 
 
 @pytest.mark.parametrize(

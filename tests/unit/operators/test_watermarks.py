@@ -187,10 +187,12 @@ def test_the_channel_that_holds_the_watermark_back_is_named() -> None:
     combiner = WatermarkCombiner("abc")
     for channel, timestamp in (("a", 10), ("b", 7), ("c", 3)):
         combiner.watermark(channel, timestamp)
-    assert combiner.held_back_by == "c"
+    assert combiner.held_back_by == "c" and combiner.counting == {"a": 10, "b": 7, "c": 3}
+    combiner.idle("c")
+    assert combiner.held_back_by == "b" and combiner.counting == {"a": 10, "b": 7}
     for channel in "abc":
         combiner.finish(channel)
-    assert combiner.held_back_by is None
+    assert combiner.held_back_by is None and combiner.counting == {}
     WatermarkCombiner([]).validate()
     assert WatermarkCombiner([]).held_back_by is None
     behind = WatermarkCombiner("ab")

@@ -11,7 +11,7 @@ from tests.unit.task.operators import SESSION, TEN, between, decide, put, sums, 
 from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import CountWindows, SlidingEventTimeWindows, TumblingProcessingTimeWindows
 from topo.ids import REPLAYED_BIT
-from topo.wire.frames import FrameKind
+from topo.wire.frames import MIN_WATERMARK, FrameKind
 
 SLIDING = SlidingEventTimeWindows.of("20ms", "10ms")
 WITH_GAPS = SlidingEventTimeWindows.of("5ms", "10ms")
@@ -234,6 +234,20 @@ def test_levels_show_the_watermark_its_lag_and_the_input_that_holds_it_back() ->
     assert (levels["open_windows"], levels["timers"], levels["state_entries"]) == (2.0, 1.0, 2.0)
     time(solo, FrameKind.END, source=1)
     assert solo.task.statistics().levels["held_back_by"] == first
+
+
+def test_statistics_have_the_least_watermark_of_the_tasks_that_a_component_sends_with() -> None:
+    solo = between(sums(), sources=2)
+    statistics = solo.task.statistics()
+    assert statistics.watermarks == {} and "watermarks" not in statistics.as_dict(), "nothing is sent without event time"
+    time(solo, 20)
+    assert solo.task.statistics().watermarks == {"a": MIN_WATERMARK}
+    time(solo, 10, source=1)
+    assert solo.task.statistics().as_dict()["watermarks"] == {"a": 10}
+    time(solo, FrameKind.IDLE, source=1)
+    assert solo.task.statistics().watermarks == {"a": 20}
+    time(solo, FrameKind.END)
+    assert solo.task.statistics().watermarks == {}
 
 
 def test_an_idle_input_holds_no_watermark_back_and_returns_without_a_regress() -> None:

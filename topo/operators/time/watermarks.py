@@ -244,11 +244,16 @@ class WatermarkCombiner:
         return [*self.active(channel), *self.watermark(channel, MAX_TIMESTAMP)]
 
     @property
+    def counting(self) -> dict[Hashable, int]:
+        """The watermarks of the channels that count and have not ended."""
+        counting = ((channel, source.watermark) for channel, source in self._channels.items() if source.is_aligned)
+        return {channel: watermark for channel, watermark in counting if watermark < MAX_TIMESTAMP}
+
+    @property
     def held_back_by(self) -> Hashable | None:
         """The channel that the watermark is waiting for; None when none counts or all have ended."""
-        aligned = [(source.watermark, channel) for channel, source in self._channels.items() if source.is_aligned]
-        watermark, channel = min(aligned, key=lambda pair: pair[0], default=(MAX_TIMESTAMP, None))
-        return channel if watermark < MAX_TIMESTAMP else None
+        counting = self.counting
+        return min(counting, key=counting.__getitem__, default=None)
 
     def validate(self) -> None:
         """Check the invariants.
