@@ -29,11 +29,6 @@ def readings():
         time.sleep(0.005)
         yield number, number % 3, int(time.time() * 1000) - (90_000 if number % 40 == 0 else 0)
 
-def behind():
-    for number in itertools.count(1):
-        time.sleep(0.2)
-        yield number, int(time.time() * 1000) - 30_000
-
 class Parse(BasicBolt):
     outputs = ("value", "key", "at_ms")
     def execute(self, tup, collector):
@@ -49,6 +44,14 @@ class Odd(Spout):
     def next_tuple(self):
         self.number += 1
         self.collector.emit((self.number,), message_id=f"<img src=x onerror=alert({self.number})>")
+        self.collector.nothing_before(0.2)
+
+class Behind(Spout):
+    outputs = ("at_ms",)
+    def open(self, context, collector):
+        self.collector = collector
+    def next_tuple(self):
+        self.collector.emit((int(time.time() * 1000) - 30_000,))
         self.collector.nothing_before(0.2)
 
 class Twice(BasicBolt):
@@ -70,7 +73,7 @@ def topology(name: str = "readings", delivery: str = "at_least_once"):
     builder.set_bolt("parse", Parse(), 2).shuffle_grouping("source")
     window = WindowBolt(key="key", window=windows.TumblingEventTimeWindows.of("2s"), aggregate=aggregates.Count())
     builder.set_bolt("per-key", window).fields_grouping("parse", "key")
-    builder.set_spout("behind", IterableSpout(behind, fields=("value", "at_ms")), watermarks=strategy)
+    builder.set_spout("behind", Behind(), watermarks=strategy)
     builder.set_bolt("meet", End()).shuffle_grouping("parse").shuffle_grouping("behind")
     builder.set_spout("odd", Odd())
     builder.set_bolt("twice", Twice()).shuffle_grouping("odd")
