@@ -211,7 +211,7 @@ COLOURED = """() => {
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_latencies_over_time_are_coloured_cells_and_a_table_for_the_keyboard(open_tab: Open, axe: str, theme: str) -> None:
     tab = open_tab("t/readings/c/parse", width=420, theme=theme)
-    tab.get_by_text("execute latency, by its share of the messages").scroll_into_view_if_needed()
+    tab.get_by_text("execute latency, by share of messages").scroll_into_view_if_needed()
     tab.get_by_text(" of the messages of a moment. ").wait_for()
     assert tab.evaluate(COLOURED) > 100
     tab.get_by_text("The shares as a table").focus()

@@ -62,16 +62,21 @@ class HistoryKeeper:
         self._write(self._history.take_block(int(self._wall_s()), is_last=True))
 
     def answer(
-        self, since_ms: int = 0, step_s: int = 1, components: Iterable[str] = (), series: Iterable[str] = ()
+        self,
+        since_ms: int = 0,
+        step_s: int = 1,
+        components: Iterable[str] = (),
+        series: Iterable[str] = (),
+        subjects: Iterable[str] = (),
     ) -> list[dict[str, Any]]:
-        """Return the points from a moment on as blocks; with components, their subjects alone; with series, those alone."""
+        """Return the points from a moment on as blocks; with components or subjects, these alone; with series, those alone."""
         parts = self._history.since(int(since_ms) // 1000, int(step_s))
-        subjects, names = {f"component/{name}" for name in components}, set(series)
+        chosen, names = {*subjects, *(f"component/{name}" for name in components)}, set(series)
         for part in parts:
             part.series = {
                 key: column
                 for key, column in part.series.items()
-                if (not subjects or key[0] in subjects) and (not names or key[1] in names)
+                if (not chosen or key[0] in chosen) and (not names or key[1] in names)
             }
         return [block_of(part) for part in parts]
 

@@ -276,6 +276,7 @@ def _gather(
 ) -> None:
     """Add the points of a column to those at another distance: by number, their moment through the distance, sum and count."""
     is_greatest, is_sum = key[1] in GREATEST, key[0].startswith(LATENCY)
+    part_of = min(1.0, step_s / part.step_s) if is_sum else 1.0
     for value, begin in zip(column, count(part.first_s, part.step_s), strict=False):
         if math.isnan(value):
             continue
@@ -285,4 +286,4 @@ def _gather(
             if is_greatest:
                 sums[place] = (max(value, total) if number else value, 1)
             else:
-                sums[place] = (total + value, 1 if is_sum else number + 1)
+                sums[place] = (total + value * part_of, 1 if is_sum else number + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +22,7 @@ def history(
     step_s: int,
     *,
     until_s: int | None = None,
-    subjects: Iterable[str] | None = None,
+    subjects: Collection[str] | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> PastPoints:
     """Return the points of a topology from `since_s` (seconds since 1970) until now, at a distance of `step_s`.
@@ -37,11 +37,10 @@ def history(
     if folder.is_running():
         # It may have ended meanwhile, or have just begun: then the lines on disk are all.
         with suppress(Unreachable):
-            rows = Client.of(folder).request("history", deadline_s, since_ms=1000 * since_s, step_s=step_s)
+            asked = {"since_ms": 1000 * since_s, "step_s": step_s, "subjects": list(subjects or ())}
+            rows = Client.of(folder).request("history", deadline_s, **asked)
             parts = [columns_of(row) for row in rows]
-    if not reach_back(parts, since_s):
-        # The lines of a long run are many, and the master knows the latest.
-        parts = [*_stored(folder, since_s), *parts]
+    parts = with_stored(folder, parts, since_s)
     if subjects is not None:
         shown = set(subjects)
         for part in parts:
@@ -49,17 +48,22 @@ def history(
     return joined(parts, since_s, int(time.time()) + 1 if until_s is None else until_s, step_s)
 
 
-def _stored(folder: TopologyFolder, since_s: int) -> Iterator[PastPoints]:
+def with_stored(folder: TopologyFolder, parts: list[PastPoints], since_s: int) -> list[PastPoints]:
+    """Return the points of a master, and before them those on disk that are older: what both have would count twice."""
+    if reach_back(parts, since_s):
+        return parts
+    until_s = min((part.first_s for part in parts if part.length), default=math.inf)
+    return [*_stored(folder, since_s, until_s), *parts]
+
+
+def _stored(folder: TopologyFolder, since_s: int, until_s: float) -> Iterator[PastPoints]:
     for path in (folder.older_history, folder.history):
         for row in json_lines(path):
-            try:
-                # Most lines of a long run are older than the question.
-                if row.get("first_s", 0) + row.get("step_s", 0) * row.get("length", 0) < since_s:
-                    continue
-                columns = columns_of(row)
-            except (FrameError, TypeError, AttributeError):
-                continue
-            yield columns
+            # Most lines of a long run are older than the question, or have points that the master knows.
+            with suppress(FrameError, TypeError, AttributeError):
+                first_s = row.get("first_s", 0)
+                if first_s < until_s and first_s + row.get("step_s", 0) * row.get("length", 0) >= since_s:
+                    yield columns_of(row)
 
 
 def as_data(columns: PastPoints) -> dict[str, Any]:

@@ -54,5 +54,6 @@ def test_an_answer_has_the_components_and_series_that_were_asked_for(tmp_path: P
         ("component/count", "out"),
         ("component/count", "busy"),
     }
+    assert {subject for subject, _ in columns_of(keeper.answer(subjects=["total", "latency/count"])[0]).series} == {"total"}
     (late,) = [columns_of(block) for block in keeper.answer(since_ms=1000 * (START_S + 40), step_s=1)]
     assert (late.first_s, late.length) == (START_S + 40, 9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as some
 
 from topo.errors import FrameError, UserError
 from topo.observability.history import TIERS, History, PastPoints, block_of, columns_of, joined, reach_back
-from topo.operate.past import history
+from topo.operate.past import history, with_stored
 
 START_S = 1_700_000_000 // 300 * 300
 KEY = ("component/count", "out")
@@ -197,6 +198,38 @@ def test_a_longer_point_has_the_sum_of_the_messages_also_of_those_on_disk() -> N
     for columns in (kept, stored):
         assert list(columns.series["latency/count", "2^1"])[:2] == [1495.0, 1500.0][: columns.length]
         assert columns.series["latency/count", "2^2"][0] == 1.0
+
+
+@pytest.mark.parametrize("step_s", [10, 30])
+def test_messages_that_a_master_has_written_and_still_knows_count_once(tmp_path: Path, step_s: int) -> None:
+    past = History()
+    with (tmp_path / "history.jsonl").open("w") as file:
+        for second in range(280):
+            shown = overview(1.0)
+            shown["components"][0]["histogram"] = {"buckets": {"121": 5 * second}}
+            past.record(1000 * (START_S + second), shown)
+            if (row := past.take_block(START_S + second)) is not None:
+                file.write(json.dumps(row) + "\n")
+    folder: Any = SimpleNamespace(older_history=tmp_path / "none", history=tmp_path / "history.jsonl")
+    parts = with_stored(folder, past.since(START_S - 600, step_s), START_S - 600)
+    values = joined(parts, START_S - 600, START_S + 270, step_s).series["latency/count", "2^1"]
+    known = [value for value in values if not math.isnan(value)]
+    assert known == [5.0 * step_s - 5, *[5.0 * step_s] * (270 // step_s - 1)]
+
+
+def test_messages_of_a_long_point_are_shared_out_to_the_moments_in_it() -> None:
+    coarse = PastPoints(START_S, 300, 1, {("latency/count", "2^1"): array("f", [90.0]), KEY: array("f", [90.0])})
+    shown = joined([coarse], START_S, START_S + 300, 100).series
+    assert (list(shown["latency/count", "2^1"]), list(shown[KEY])) == ([30.0] * 3, [90.0] * 3)
+
+
+def test_points_before_the_first_of_a_master_come_from_the_disk(tmp_path: Path) -> None:
+    before, now = recorded(100), recorded(50, first=200)
+    (tmp_path / "history.jsonl").write_text(json.dumps(before.take_block(START_S + 100, is_last=True)) + "\n")
+    folder: Any = SimpleNamespace(older_history=tmp_path / "none", history=tmp_path / "history.jsonl")
+    shown = joined(with_stored(folder, now.since(START_S, 10), START_S), START_S, START_S + 250, 10)
+    assert [math.isnan(value) for value in shown.series[KEY]] == [False] * 10 + [True] * 10 + [False] * 4 + [True]
+    assert with_stored(folder, now.since(START_S + 210, 10), START_S + 210)[0].first_s == START_S + 210
 
 
 def test_the_finest_points_have_no_messages_by_latency() -> None:

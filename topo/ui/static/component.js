@@ -26,7 +26,7 @@ function Component({ name, item }) {
       <h3>Edges</h3><${Table} label="Edges" rows=${data.edges} columns=${[["from", (one) => html`<${Link} to=${path(name, "c", one.source)}>${one.source}<//>`], ["to", (one) => html`<${Link} to=${path(name, "c", one.target)}>${one.target}<//>`], ["streams", (one) => one.streams.join(", ")], ["grouping", (one) => one.groupings.join(", ")], ["a second", (one) => rate(one.per_s), true], ["in front", (one) => count(one.in_front), true], ["full", (one) => percent(one.full), true], ["tuples", (one) => count(one.tuples), true]]} />
       <${Own} user=${row.user} />` : null}
     ${failed.length ? html`<h3>Errors</h3><${ErrorCards} name=${name} rows=${failed} />` : null}
-    <${Charts} name=${name} components=${[item]} /><${Heat} name=${name} item=${item} what=${row?.kind === "spout" ? "complete latency" : "execute latency"} />`;
+    <${Charts} name=${name} components=${[item]} /><${Heat} name=${name} item=${item} what=${row ? `${row.kind === "spout" ? "complete" : "execute"} latency` : "latency"} />`;
 }
 
 export default { name: "component", View: Component };

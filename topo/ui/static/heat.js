@@ -37,7 +37,7 @@ export function Heat({ name, item, what }) {
   const { data } = usePast(name, ["checkpoints", `latency/${item}`], since, since <= 300 ? 5 : 30, Math.max(10, since / 120));
   return useMemo(() => {
     const heat = data && heatOf(data, item), times = heat && [...timesOf(data), heat.first + data.length * heat.step];
-    return heat && html`<section class="heat"><${Chart} title=${`${what}, by its share of the messages`} form=${upTo} times=${times} lines=${[[item, times.map(() => null)]]} events=${{ ...eventsOf(data, times), heat }} />
+    return heat && html`<section class="heat"><${Chart} title=${`${what}, by share of messages`} form=${upTo} times=${times} lines=${[[item, times.map(() => null)]]} events=${{ ...eventsOf(data, times), heat }} />
       <p class="quiet legend">${KEYS.map((share) => html`<span class="key busy" style=${{ opacity: strength(share) }}></span> ${percent(share)} `)} of the messages of a moment. ${words(heat)}</p>
       <details onToggle=${(event) => setOpen(event.target.open)}><summary>The shares as a table</summary>${open ? html`<${Shares} ...${heat} />` : null}</details></section>`;
   }, [data, item, what, open, utc]);
