@@ -267,7 +267,11 @@ def test_all_workers_of_a_running_topology_are_forked_by_its_spare(scene: Scene)
     assert running.wait().exit_code == 0
 
 
-def test_a_forked_worker_is_found_when_its_master_was_lost(scene: Scene) -> None:
+@pytest.mark.parametrize("home", ["home", "a home"])
+def test_a_forked_worker_is_found_when_its_master_was_lost(scene: Scene, home: str) -> None:
+    """Its command line is one text."""
+    scene.home = scene.home / home
+    scene.home.mkdir()
     running = scene.submit_background(scene.file(FLOW), spare_workers=1)
     worker = pid_of(running.wait_until(lambda status: status["status"] == "RUNNING"), "print")
 

@@ -76,19 +76,20 @@ def _sockets_of(folder: TopologyFolder) -> Path | None:
 
 
 def _workers_of(folder: TopologyFolder) -> list[Process]:
-    """Return the workers of a topology: their command line has a start file of it, or the folder if they have been spares."""
-    places = {str(path) for path in folder.workers.glob("*.json")}
+    """Return the workers of a topology: their command line ends with a start file of it, or the folder if they were spares."""
+    places = tuple(f" {path}" for path in folder.workers.glob("*.json"))
     if not places:
         return []
-    places.add(str(folder.workers))
+    places += (f" {folder.workers}",)
     # Needed after a crash only, and slow to import.
     import psutil
 
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            words = process.cmdline()
-            if WORKER_MODULE in words and not places.isdisjoint(words):
+            # A forked worker has its command line as one text, which is read as words: a path with spaces is several.
+            line = " ".join(process.cmdline()).rstrip()
+            if WORKER_MODULE in line and line.endswith(places):
                 found.append(process)
     return found
 

@@ -5,6 +5,7 @@ Without pytest the module can be imported and holds no fixture.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -36,8 +37,9 @@ def processes_of(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            words = [Path(word) for word in process.cmdline()]
-            if any(word == home or home in word.parents for word in words):
+            # Whole, since a path with spaces is several words in the command line of a forked worker.
+            line = f"{' '.join(process.cmdline())} "
+            if f" {home}{os.sep}" in line or f" {home} " in line:
                 found.append(process)
     return found
 
