@@ -72,6 +72,7 @@ def stand_by() -> str:
                 continue
             # In `ps` it looks as if it was not forked. STAND_BY and the folder behind it are the last words.
             setproctitle.setproctitle(" ".join([*sys.orig_argv[:-2], order.start_file]))
+            setproctitle.setthreadtitle(os.path.basename(sys.executable))
         for standard, path in enumerate((os.devnull, order.output, order.output)):
             opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(opened, standard)
