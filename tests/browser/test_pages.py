@@ -173,7 +173,7 @@ DOWN_FROM_THE_EDGE = """() => {
 
 def test_checkpoints_are_bars_above_the_lines_of_the_charts(open_tab: Open) -> None:
     tab = open_tab("t/exact")
-    tab.get_by_text("Bars at the upper edge are checkpoints, as long as they took: the slowest ").wait_for()
+    tab.get_by_text("Bars at the upper edge are checkpoints; their length is the time each took: the slowest ").wait_for()
     tab.locator(".charts canvas").first.scroll_into_view_if_needed()
     loads_of_points(tab, 1)
     assert 0.06 < tab.evaluate(DOWN_FROM_THE_EDGE) < 0.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,8 +14,12 @@ import psutil
 import pytest
 
 from tests.integration.support import ENDLESS, Scene, acked, eventually, flow, is_gone, kill, pid_of, processes_of, words_of
-from topo.launch.spares import SETTLED_S, Spares, WorkerProcess, early_spares
+from topo.launch.launchers import launcher_of
+from topo.launch.request import RunRequest
+from topo.launch.spares import SETTLED_S, ForkedProcess, Spares, WorkerProcess, early_spares
+from topo.launch.submission import new_job
 from topo.launch.worker_command import WORKER_COMMAND
+from topo.worker.parent import adopting
 from topo.worker.spec import STAND_BY
 from topo.worker.stand_by import CAN_FORK, FAILED, READY, WorkerOrder
 
@@ -94,6 +99,38 @@ def test_a_worker_that_the_launcher_does_not_adopt_ends_and_the_spare_stays(
     end(one.take(tmp_path / "third", tmp_path / "out"))
 
 
+def children() -> list[psutil.Process]:
+    return psutil.Process().children()
+
+
+@forks
+def test_a_forked_worker_begins_when_the_launcher_has_its_id(spares: Callable[..., Spares], tmp_path: Path) -> None:
+    """A launcher that has waited too long for it starts another, and ends the forked one."""
+    one, before, output = spares(), children(), tmp_path / "out"
+    (spare,) = one.waiting
+    assert spare.comes_up()
+    with adopting():
+        assert spare.order(WorkerOrder("start", os.fspath(output), os.getpid()))
+        worker = int(spare.answer(10.0))
+        assert psutil.Process(worker).ppid() == os.getpid() and not output.exists()
+        os.kill(worker, signal.SIGKILL)
+        assert ForkedProcess(worker).wait(10.0) == -signal.SIGKILL
+        assert spare.order(WorkerOrder("start", os.fspath(output), os.getpid()))
+        eventually(lambda: len(children()) == len(before) + 1)
+        spare.end_with_forks()
+    assert [child for child in children() if child not in before] == [] and not psutil.pid_exists(spare.pid)
+    assert not output.exists()
+
+
+@forks
+def test_a_spare_that_does_not_answer_is_done_without(spares: Callable[..., Spares], tmp_path: Path) -> None:
+    one, others = spares(), [child for child in children() if STAND_BY not in child.cmdline()]
+    end(one.take(tmp_path / "start", tmp_path / "out"))
+    os.kill(one.waiting[0].pid, signal.SIGSTOP)
+    assert one.take(tmp_path / "start", tmp_path / "out") is None
+    assert one.pids() == [] and children() == others
+
+
 @forks
 def test_a_spare_that_cannot_fork_is_done_without(spares: Callable[..., Spares], tmp_path: Path) -> None:
     program = f"import os; os.write(1, {READY!r}); input(); os.write(1, {FAILED!r}); input()"
@@ -101,6 +138,26 @@ def test_a_spare_that_cannot_fork_is_done_without(spares: Callable[..., Spares],
     (pid,) = one.pids()
     assert one.take(tmp_path / "start", tmp_path / "out") is None
     assert one.pids() == [] and not psutil.pid_exists(pid)
+
+
+@forks
+def test_what_a_module_prints_at_the_start_of_python_is_no_answer(spares: Callable[..., Spares], tmp_path: Path) -> None:
+    command = (sys.executable, "-c", f"import os; os.write(1, b'welcome\\n'); {WORKER[2]}")
+    end(spares(1, command).take(tmp_path / "start", tmp_path / "out"))
+
+
+@forks
+def test_pipes_with_high_numbers_have_answers(spares: Callable[..., Spares], tmp_path: Path) -> None:
+    """`select` knows descriptors below 1024 alone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1024)]
+    try:
+        end(spares().take(tmp_path / "start", tmp_path / "out"))
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @forks
@@ -208,14 +265,10 @@ time.sleep(1000)
 
 def test_a_worker_is_made_of_an_early_spare_and_those_that_are_too_many_end(tmp_path: Path) -> None:
     with early_spares(tmp_path, 2) as early:
-        now = iter(range(0, 1000, 10))
-        one = Spares(WORKER, tmp_path, 0, clock=lambda: float(next(now)), early=early)
-        assert one.pids() == [spare.pid for spare in early.spares]
+        one = Spares(WORKER, tmp_path, 1, early=early)
+        assert one.pids() == [early.spares[0].pid] and early.spares[1].process.returncode == -signal.SIGKILL
         first = one.take(tmp_path / "missing", tmp_path / "out")
         assert first is not None and (CAN_FORK or first is early.spares[0].process)
-        one.worker_started()
-        one.prepare()
-        assert one.pids() == [] and early.spares[1].process.returncode == -signal.SIGKILL
         # It gets the name of a start file that does not exist.
         assert first.wait(30) != 0
         assert "FileNotFoundError" in (tmp_path / "out").read_text()
@@ -235,6 +288,14 @@ def test_early_spares_end_when_the_topology_has_changed_the_environment(tmp_path
         (before,) = early.spares
         assert before.pid not in one.pids() and before.process.returncode == -signal.SIGKILL
         one.close()
+
+
+def test_no_spare_is_left_where_the_start_of_a_topology_raises(scene: Scene) -> None:
+    job = new_job(RunRequest(scene.file(FLOW), home=scene.home, foreground=True))
+    with pytest.raises(ZeroDivisionError), launcher_of(job, lambda: False):
+        assert len(spares_of(scene)) == 1
+        raise ZeroDivisionError
+    assert spares_of(scene) == []
 
 
 FLOW = ENDLESS + flow(

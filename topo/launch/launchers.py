@@ -24,7 +24,11 @@ def launcher_of(job: Job, is_asked: Callable[[], bool], early: EarlySpares | Non
     """
     cluster = job.submitted.spark
     if cluster is None:
-        yield LocalLauncher(job.folder, spares=job.plan.config.spare_workers, early=early)
+        local = LocalLauncher(job.folder, spares=job.plan.config.spare_workers, early=early)
+        try:
+            yield local
+        finally:
+            local.close()
         return
     # PySpark is an extra.
     from topo.launch.spark.launcher import open_spark

@@ -22,14 +22,16 @@ from typing import Any, NamedTuple
 from topo.launch.worker_command import WORKER_COMMAND, worker_environment
 from topo.worker.parent import adopting
 from topo.worker.spec import STAND_BY
-from topo.worker.stand_by import CAN_FORK, FAILED, READY, WorkerOrder
+from topo.worker.stand_by import BEGIN, CAN_FORK, READY, WorkerOrder
 
 SETTLED_S = 2.0
 """A spare is prepared when no worker has been started for this time: until then its imports would delay theirs."""
 IMPORTS_S = 10.0
 """The first workers wait this long for a spare that is being imported: they would have the same imports."""
 
-_ANSWER_S = 5.0
+_ANSWER_S = 3.0
+"""A spare that does not answer for this time is done without: the master stands still meanwhile."""
+_LATE_ANSWER_S = 1.0
 _REAP_S = 5.0
 _REAP_POLL_S = 0.002
 
@@ -80,8 +82,10 @@ class Spare:
 
     def comes_up(self) -> bool:
         """Whether it has imported topo, or does so while its first worker waits."""
-        self.is_ready = self.is_ready or self.answer(self.patience_s) == READY
-        self.patience_s = 0.0
+        end, self.patience_s = time.monotonic() + self.patience_s, 0.0
+        # Anything else comes from modules that Python imports at its start.
+        while not self.is_ready and (answer := self.answer(max(0.0, end - time.monotonic()))):
+            self.is_ready = answer.endswith(READY)
         return self.is_ready
 
     def order(self, order: WorkerOrder) -> bool:
@@ -94,12 +98,14 @@ class Spare:
         return False
 
     def fork(self, start_file: Path, output: Path) -> ForkedProcess | None:
-        """Have it fork a worker, and adopt the worker; None when it does not."""
+        """Have it fork a worker, and adopt the worker; None when it does not, and has ended then."""
         with adopting():
-            if not self.order(WorkerOrder(os.fspath(start_file), os.fspath(output), os.getpid())):
-                return None
-            answer = self.answer(_ANSWER_S)
-        return None if answer in (b"", FAILED) else ForkedProcess(int(answer))
+            order = WorkerOrder(os.fspath(start_file), os.fspath(output), os.getpid())
+            if self.order(order) and (worker := _number(self.answer(_ANSWER_S))):
+                os.kill(worker, BEGIN)
+                return ForkedProcess(worker)
+            self.end_with_forks()
+        return None
 
     def become(self, start_file: Path, output: Path) -> subprocess.Popen[bytes] | None:
         """Turn it into a worker; None when it has ended."""
@@ -116,11 +122,26 @@ class Spare:
                 self.process.wait(_REAP_S)
         self._close()
 
+    def end_with_forks(self) -> None:
+        """End it, and a worker that it has forked and that has not begun; reap those that this process has adopted."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        # A worker may have left the group; the pipe does not end before it has answered.
+        while worker := _number(self.answer(_LATE_ANSWER_S)):
+            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.kill(worker, signal.SIGKILL)
+                ForkedProcess(worker).wait(_REAP_S)
+        self.end()
+        with suppress(ChildProcessError):
+            while os.waitpid(-self.process.pid, os.WNOHANG)[0]:
+                pass
+
     def answer(self, within_s: float) -> bytes:
-        """Return the next line that it writes; empty when none comes or the process has ended."""
+        """Return the bytes that it writes next; empty when none come or the process has ended."""
         assert self.process.stdout is not None
-        is_there, _, _ = select.select([self.process.stdout], [], [], within_s)
-        return os.read(self.process.stdout.fileno(), 64) if is_there else b""
+        answers = select.poll()
+        answers.register(self.process.stdout, select.POLLIN)
+        return os.read(self.process.stdout.fileno(), 4096) if answers.poll(1000 * within_s) else b""
 
     def _close(self) -> None:
         for stream in (self.process.stdin, self.process.stdout):
@@ -157,7 +178,7 @@ class Spares:
         self._environment = environment
         self._clock = clock
         self._can_fork = can_fork
-        self.waiting = [] if early is None else early.taken(dict(environment()))
+        self.waiting = [] if early is None else early.taken(dict(environment()), count)
         self._missing = 0
         self._prepare_at = 0.0
         if can_fork and not self.waiting:
@@ -194,11 +215,18 @@ class Spares:
 
     def _fork(self, start_file: Path, output: Path) -> ForkedProcess | None:
         for spare in list(self.waiting):
-            if spare.comes_up() and (worker := spare.fork(start_file, output)) is not None:
+            if not spare.comes_up():
+                if spare.process.poll() is None:
+                    # It has had the time that there is for all of them.
+                    for other in self.waiting:
+                        other.patience_s = 0.0
+                    continue
+            elif (worker := spare.fork(start_file, output)) is not None:
                 return worker
-            if spare.is_ready or spare.process.poll() is not None:
-                self.waiting.remove(spare)
-                spare.end()
+            self.waiting.remove(spare)
+            spare.end()
+            if spare.is_ready:
+                return None
         return None
 
     def _turn(self, start_file: Path, output: Path) -> subprocess.Popen[bytes] | None:
@@ -225,12 +253,12 @@ class EarlySpares(NamedTuple):
     spares: list[Spare]
     environment: Mapping[str, str]
 
-    def taken(self, environment: Mapping[str, str]) -> list[Spare]:
-        """Return the spares if they have this environment; else end them, since all workers of a run have the same."""
-        if self.environment == environment:
-            return list(self.spares)
-        self.end()
-        return []
+    def taken(self, environment: Mapping[str, str], count: int) -> list[Spare]:
+        """Return at most `count` of the spares if they have this environment, which all workers of a run have; end the others."""
+        taken = self.spares[:count] if self.environment == environment else []
+        for spare in self.spares[len(taken) :]:
+            spare.end()
+        return taken
 
     def end(self) -> None:
         """End those that wait. Idempotent."""
@@ -256,6 +284,11 @@ def early_spares(place: Path, count: int) -> Iterator[EarlySpares]:
         yield early
     finally:
         early.end()
+
+
+def _number(answer: bytes) -> int:
+    """Return the id of a process; 0 where it is none."""
+    return int(answer) if answer.strip().isdigit() else 0
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

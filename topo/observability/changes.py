@@ -25,7 +25,8 @@ class Changes:
     def taken(self, overview: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str, float | None]]]:
         """Take an overview; return marks of the changes, and figures by subject and series."""
         reason, checkpoints = overview["reason"], overview["checkpoints"]
-        marks = [*self._workers(overview["workers"], reason), *self._status((overview["status"], overview["epoch"]), reason)]
+        status = self._status((overview["status"], overview["epoch"]), reason)
+        marks = [*self._workers(overview["workers"], reason if status else ""), *status]
         if checkpoints is None:
             return marks, {}
         last = checkpoints["last"]
@@ -48,15 +49,14 @@ class Changes:
 
     def _workers(self, workers: list[Mapping[str, Any]], reason: str) -> Iterator[str]:
         for row in workers:
-            # A worker that is back within the second is not in the reason.
-            if row["losses"] > self._losses.get(row["worker"], 0) and row["lost_why"] not in reason:
+            # The reason of a new status names one worker, if it has not come back within the second.
+            if row["losses"] > self._losses.get(row["worker"], 0) and not reason.startswith(f"worker {row['worker']} ("):
                 yield f"worker {row['worker']} was lost: {row['lost_why']}"
             self._losses[row["worker"]] = row["losses"]
 
-    def _status(self, state: tuple[str, int], reason: str) -> Iterator[str]:
-        if state != self._state:
-            self._state = state
-            yield f"{state[0]}, epoch {state[1]}{': ' if reason else ''}{reason}"
+    def _status(self, state: tuple[str, int], reason: str) -> list[str]:
+        before, self._state = self._state, state
+        return [] if state == before else [f"{state[0]}, epoch {state[1]}{': ' if reason else ''}{reason}"]
 
     def _checkpoints(self, failed: int, is_another_complete: bool, reason: str) -> Iterator[str]:
         """Yield the first and the end of checkpoints that fail in a row: one a second would push all other marks out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,16 +28,25 @@ def die_with(parent: int) -> None:
         raise SystemExit(0)
 
 
+_ADOPTING = threading.Lock()
+"""Adoption is a property of the process: of two threads the first would end it for the second, too."""
+
+
 @contextmanager
 def adopting() -> Iterator[None]:
-    """Adopt, in the block, descendants whose parent ends, as process 1 would. On Linux alone (`prctl(2)`)."""
+    """Adopt, in the block, descendants whose parent ends, as process 1 would. On Linux alone (`prctl(2)`).
+
+    All of them: an orphan of another child that falls into the block, which takes milliseconds, stays a zombie until this process
+    ends.
+    """
     import ctypes
 
     prctl = ctypes.CDLL(None).prctl
     before = ctypes.c_int()
-    prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    try:
-        yield
-    finally:
-        prctl(_PR_SET_CHILD_SUBREAPER, before.value)
+    with _ADOPTING:
+        prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        try:
+            yield
+        finally:
+            prctl(_PR_SET_CHILD_SUBREAPER, before.value)

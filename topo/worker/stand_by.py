@@ -1,8 +1,9 @@
 """A process that waits, with topo imported, until it is needed: it becomes a worker, or forks workers and waits on.
 
 The launcher writes orders to its stdin and reads answers from its stdout: `READY` once all is imported, then for each order to
-fork the id of the worker, or `FAILED`. Both are lines. When the launcher's process ends, however it does, stdin ends, and so does
-this process. Of the user's code it imports and runs none: the workers do.
+fork the id of the worker, or `FAILED`. Both are lines. The worker begins when the launcher has sent it `BEGIN`. When the
+launcher's process ends, however it does, stdin ends, and so does this process. Of the user's code it imports and runs none: the
+workers do.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import sysconfig
 import time
@@ -21,9 +23,11 @@ import setproctitle
 
 READY = b"ready\n"
 FAILED = b"0\n"
+BEGIN = signal.SIGUSR1
 CAN_FORK = sys.platform == "linux"
 """Elsewhere the launcher cannot adopt a worker that another process has forked."""
 _ADOPTION_POLL_S = 0.0005
+_BEGIN_WITHIN_S = 30.0
 
 
 class WorkerOrder(NamedTuple):
@@ -104,7 +108,12 @@ def _fork(launcher: int) -> bool:
     if parent != launcher:
         _answer(FAILED)
         os._exit(1)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {BEGIN})
     _answer(b"%d\n" % os.getpid())
+    if signal.sigtimedwait({BEGIN}, _BEGIN_WITHIN_S) is None:
+        # The launcher has given up waiting for the answer, and started the worker in another way.
+        os._exit(1)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {BEGIN})
     return True
 
 

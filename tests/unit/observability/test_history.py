@@ -153,16 +153,17 @@ def test_checkpoints_that_fail_in_a_row_are_marked_at_their_beginning_and_end() 
 
 
 def test_a_worker_that_is_lost_is_marked_also_when_it_is_back_within_the_second() -> None:
-    def worker(losses: int) -> dict[str, Any]:
-        return {"workers": [{"worker": 1, "losses": losses, "lost_why": "killed by SIGKILL", "cpu": 0.1, "rss_bytes": 1}]}
+    def lost(*losses: int) -> dict[str, Any]:
+        row = {"lost_why": "killed by SIGKILL", "cpu": 0.1, "rss_bytes": 1}
+        return {"workers": [{"worker": worker, "losses": count, **row} for worker, count in enumerate(losses, 1)]}
 
-    shown = marks_of(
-        worker(0),
-        worker(1),
-        worker(1),
-        worker(2) | {"status": "DEGRADED", "reason": "worker 1 is being replaced: killed by SIGKILL"},
-    )
-    assert shown == ["worker 1 was lost: killed by SIGKILL", "DEGRADED, epoch 1: worker 1 is being replaced: killed by SIGKILL"]
+    degraded = {"status": "DEGRADED", "reason": "worker 1 (count) is being replaced: killed by SIGKILL"}
+    one, two = (f"worker {worker} was lost: killed by SIGKILL" for worker in (1, 2))
+    assert marks_of(lost(0), lost(1), lost(1)) == [one]
+    # The reason names a worker, and no other of those lost in the same second.
+    assert marks_of(lost(0, 0), lost(1, 1) | degraded) == [two, f"DEGRADED, epoch 1: {degraded['reason']}"]
+    # A replacement that is lost at its start changes neither status nor epoch.
+    assert marks_of(lost(1), lost(2) | degraded, lost(3) | degraded)[-1] == one
 
 
 def measured(*counts: dict[str, int]) -> History:

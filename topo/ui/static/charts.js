@@ -90,7 +90,7 @@ export function eventsOf({ marks, series }, times) {
 
 function Events({ name, events: { marks, checkpoints } }) {
   const [at, took] = checkpoints.reduce((most, one) => (one[1] > most[1] ? one : most), [0, -1]);
-  return html`${took < 0 ? null : html`<p class="quiet legend">Bars at the upper edge are <${Link} to=${path(name, "checkpoints")}>checkpoints<//>, as long as they took: the slowest ${seconds(took)}, ${time(at * 1000)}.</p>`}${marks.length ? html`<${Marks} marks=${marks} />` : null}`;
+  return html`${took < 0 ? null : html`<p class="quiet legend">Bars at the upper edge are <${Link} to=${path(name, "checkpoints")}>checkpoints<//>; their length is the time each took: the slowest ${seconds(took)}, ${time(at * 1000)}.</p>`}${marks.length ? html`<${Marks} marks=${marks} />` : null}`;
 }
 
 function Marks({ marks }) {

@@ -34,7 +34,7 @@ function Shares({ rows, messages, first, step }) {
 /** The latencies of a component over the range that the address names; a column is 10 s at least. */
 export function Heat({ name, item, what }) {
   const { place, utc } = useStore("place", "utc"), since = Number(place.query.since) || 300, [open, setOpen] = useState(false);
-  const { data } = usePast(name, ["checkpoints", `latency/${item}`], since, since <= 300 ? 5 : 30, Math.max(10, since / 120));
+  const { data } = usePast(name, ["checkpoints", `latency/${item}`], since, since <= 300 ? 5 : 30, Math.max(10, Math.ceil(since / 120)));
   return useMemo(() => {
     const heat = data && heatOf(data, item), times = heat && [...timesOf(data), heat.first + data.length * heat.step];
     return heat && html`<section class="heat"><${Chart} title=${`${what}, by share of messages`} form=${upTo} times=${times} lines=${[[item, times.map(() => null)]]} events=${{ ...eventsOf(data, times), heat }} />
