@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from topo.hot import Column, pack_words, unpack_words
+from topo.hot import Column, share_ids
 from topo.ids import TaskId
 from topo.wire.frames import FrameKind
 
@@ -29,13 +29,10 @@ class AckerRoutes:
     def share(self, roots: Column, values: Column = b"") -> Iterator[tuple[TaskId, Column, Column]]:
         """Split columns by acker, in the order of the plan; ackers without a root are left out."""
         count = len(self.ackers)
-        if not roots:
+        if not roots or not count:
             return
         if count == 1:
             yield self.ackers[0], roots, values
             return
-        words, owed = unpack_words(roots), unpack_words(values)
-        for position, acker in enumerate(self.ackers):
-            if mine := [place for place, root in enumerate(words) if root % count == position]:
-                packed = pack_words([owed[place] for place in mine]) if owed else b""
-                yield acker, pack_words([words[place] for place in mine]), packed
+        for position, mine, owed in share_ids(roots, values, count):
+            yield self.ackers[position], mine, owed

@@ -108,3 +108,29 @@ def test_places_beyond_the_small_ints_are_kept(hot: ModuleType) -> None:
 def test_a_column_that_is_too_short_is_refused(hot: ModuleType) -> None:
     with pytest.raises((IndexError, ValueError)):
         hot.share([(0,), (1,), (2,), (3,)], (0,), {0: 0, 1: 1, 2: 0, 3: 1}, 2, hash, bytes(16))
+
+
+ids = st.lists(st.integers(0, 2**64 - 1), max_size=40)
+
+
+@given(ids=ids, targets=st.integers(1, 6), has_values=st.booleans())
+def test_ids_go_to_the_target_of_their_remainder_with_their_values(
+    hot: ModuleType, ids: list[int], targets: int, has_values: bool
+) -> None:
+    values = [id_ ^ 1 for id_ in ids] if has_values else []
+    shares = hot.share_ids(pack_words(ids), pack_words(values), targets)
+    expected = [(to, [id_ for id_ in ids if id_ % targets == to]) for to in range(targets)]
+    assert [(to, unpack_words(mine)) for to, mine, _ in shares] == [(to, mine) for to, mine in expected if mine]
+    for _, mine, theirs in shares:
+        assert unpack_words(theirs) == ([id_ ^ 1 for id_ in unpack_words(mine)] if has_values else [])
+
+
+def test_values_that_are_too_few_for_their_ids_are_refused(hot: ModuleType) -> None:
+    with pytest.raises((IndexError, ValueError)):
+        hot.share_ids(pack_words([1, 2, 3, 4]), pack_words([1, 2]), 2)
+
+
+def test_no_ids_have_no_shares_and_parts_of_one_are_refused(hot: ModuleType) -> None:
+    assert hot.share_ids(b"", b"", 3) == []
+    with pytest.raises(TypeError):
+        hot.share_ids(bytes(7), b"", 2)

@@ -5,7 +5,7 @@ from topo.hot.compiled.emit import Emit, EmitFour, EmitMessage, EmitMessageOne, 
 from topo.hot.compiled.ids import Ids, traced_places
 from topo.hot.compiled.inputs import run_inputs
 from topo.hot.compiled.rows import pack_rows, unpack_rows
-from topo.hot.compiled.share import share
+from topo.hot.compiled.share import share, share_ids
 from topo.hot.compiled.stays import stays
 from topo.hot.compiled.trees import Trees
 from topo.hot.compiled.windows import accumulate, hold_run
@@ -26,6 +26,7 @@ __all__ = [
     "pack_rows",
     "run_inputs",
     "share",
+    "share_ids",
     "stays",
     "traced_places",
     "unpack_rows",

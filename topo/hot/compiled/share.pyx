@@ -90,6 +90,34 @@ def share(rows, fields, routes, Py_ssize_t targets, look_up, *columns):
     return result
 
 
+def share_ids(ids, values, Py_ssize_t targets):
+    cdef Py_ssize_t count, at, position
+    cdef Py_buffer view
+    cdef _Places places
+    cdef list filled, result = []
+    if targets < 1:
+        raise ZeroDivisionError("ids cannot be shared among no targets")
+    count = read_column(ids, &view)
+    try:
+        places = _Places(count, targets)
+        for at in range(count):
+            position = <Py_ssize_t>(word_at(view.buf, at) % <uint64_t>targets)
+            places.of_rows[at] = position
+            places.counts[position] += 1
+    finally:
+        PyBuffer_Release(&view)
+    filled = [None] * targets
+    for position in range(targets):
+        if places.counts[position]:
+            filled[position] = (position, None, None, [])
+    _fill_column(filled, ids, places, targets, count)
+    _fill_column(filled, values, places, targets, count)
+    for one in filled:
+        if one is not None:
+            result.append((one[0], *one[3]))
+    return result
+
+
 cdef int _fill_lists(list filled, list rows, _Places places, Py_ssize_t count) except -1:
     """Put places and rows into the lists of their shares."""
     cdef Py_ssize_t at, position, row

@@ -7,7 +7,7 @@ from topo.hot.plain.inputs import Ran, run_inputs
 from topo.hot.plain.pending import Pending
 from topo.hot.plain.rotating_map import RotatingMap, Rotation
 from topo.hot.plain.rows import pack_rows, unpack_rows
-from topo.hot.plain.share import EVERY_ROW, RowShare, Selection, share, take
+from topo.hot.plain.share import EVERY_ROW, RowShare, Selection, share, share_ids, take
 from topo.hot.plain.trees import Trees, Verdicts
 from topo.hot.plain.values import ATOMS, Row, stays
 from topo.hot.plain.windows import Slots, accumulate, hold_run
@@ -45,6 +45,7 @@ __all__ = [
     "pack_words",
     "run_inputs",
     "share",
+    "share_ids",
     "stays",
     "take",
     "traced_places",

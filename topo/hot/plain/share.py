@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from topo.hot.plain.values import Row
-from topo.hot.plain.words import Column, unpack_words
+from topo.hot.plain.words import Column, pack_words, unpack_words
 
 Selection = slice | list[int]
 """Places of rows, ascending. A slice has bounds that are not negative."""
@@ -46,6 +46,21 @@ def share(
     for place, position in enumerate(positions):
         shares[position].append(place)
     return take([(position, places) for position, places in enumerate(shares) if places], rows, *columns)
+
+
+def share_ids(ids: Column, values: Column, targets: int) -> list[tuple[int, Column, Column]]:
+    """Split ids by their remainder, which is the position of their target, each with its word of `values`, which may be empty.
+
+    Returns:
+        The positions that get any, ascending, each with its ids and their values.
+    """
+    words, theirs = unpack_words(ids), unpack_words(values)
+    shares: list[tuple[int, Column, Column]] = []
+    for position in range(targets):
+        if mine := [place for place, id_ in enumerate(words) if id_ % targets == position]:
+            packed = pack_words([theirs[place] for place in mine]) if theirs else b""
+            shares.append((position, pack_words([words[place] for place in mine]), packed))
+    return shares
 
 
 def take(shares: Sequence[tuple[int, Selection]], rows: Sequence[Row], *columns: Column) -> list[RowShare]:
