@@ -339,7 +339,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     acker_expires_before_the_spout: ({2}, (6,)),
     trees_never_expire: ({5}, (6,)),
     newer_frame_is_dropped: ({10}, (1,)),
-    zombie_adopts_an_epoch: ({9}, (13,)),
+    zombie_adopts_an_epoch: ({9}, (38,)),
     outbox_is_dropped_on_restart: ({1, 10}, (0,)),
     position_is_committed_past_an_open_message: ({4}, (2,)),
     ids_have_16_bits: ({3}, (30,)),
@@ -347,7 +347,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     suspects_are_not_counted: ({1, 10}, (21,)),
     rows_change_places: ({14}, (0,)),
     failed_trees_are_not_answered: ({2}, (0,)),
-    replays_change_places: ({14}, (0,)),
+    replays_change_places: ({14}, (2,)),
     bolts_are_not_careful: ({8}, (28,)),
 }
 """Each planted fault with the oracles that may catch it, and seeds that have: they are tried first, then all the others."""

@@ -100,7 +100,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     held_commands_are_performed: ({15}, (1,)),
     record_is_written_last: ({15}, (0,)),
     signs_of_life_are_counted: ({10, 11}, (71,)),
-    refused_frames_are_dropped: ({10, 11}, (1,)),
+    refused_frames_are_dropped: ({10, 11}, (5,)),
 }
 """Each planted fault with the oracles that may catch it, and seeds that have: they are tried first, then all the others."""
 
