@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -149,7 +150,10 @@ def sources() -> dict[str, Path]:
     return {str(path.relative_to(ROOT / "topo")): path for path in sorted((ROOT / "topo").rglob("*.py"))}
 
 
-ALL = [found for file, path in sources().items() for found in imports_of(path, file)]
+@cache
+def all_imports() -> list[Import]:
+    """Return every import of the package. Not at import: each process that collects the tests would parse all files."""
+    return [found for file, path in sources().items() for found in imports_of(path, file)]
 
 
 def layer_of(file: str) -> str:
@@ -173,7 +177,7 @@ def test_every_folder_has_its_place() -> None:
 
 def test_no_folder_imports_one_that_comes_after_it() -> None:
     wrong = []
-    for found in ALL:
+    for found in all_imports():
         here, there = layer_of(found.file), imported_layer(found)
         if there is None or there == here or (found.file, there) in EXCEPTIONS:
             continue
@@ -185,15 +189,15 @@ def test_no_folder_imports_one_that_comes_after_it() -> None:
 
 
 def test_the_exceptions_are_still_needed() -> None:
-    seen = {(found.file, imported_layer(found)) for found in ALL}
+    seen = {(found.file, imported_layer(found)) for found in all_imports()}
     assert set(EXCEPTIONS) <= seen
-    io_seen = {(found.file, found.module.split(".")[0]) for found in ALL}
+    io_seen = {(found.file, found.module.split(".")[0]) for found in all_imports()}
     assert {key for key in IO_EXCEPTIONS if key[1] != "time"} <= io_seen
 
 
 def test_pure_folders_do_no_input_or_output() -> None:
     wrong = []
-    for found in ALL:
+    for found in all_imports():
         if layer_of(found.file) not in PURE:
             continue
         module = found.module.split(".")[0]
@@ -224,12 +228,12 @@ def test_pure_folders_read_neither_the_environment_nor_the_time_of_day() -> None
 
 
 def test_zmq_is_used_in_these_files_alone() -> None:
-    users = {found.file for found in ALL if found.module.split(".")[0] == "zmq"}
+    users = {found.file for found in all_imports() if found.module.split(".")[0] == "zmq"}
     assert users == ZMQ_FILES
 
 
 def test_topo_never_imports_its_own_command_line() -> None:
-    assert [found for found in ALL if found.module.split(".")[0] in {"topo_cli", "cli", "tests", "topologies"}] == []
+    assert [found for found in all_imports() if found.module.split(".")[0] in {"topo_cli", "cli", "tests", "topologies"}] == []
 
 
 def test_examples_use_the_public_names_alone() -> None:
