@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -60,6 +61,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[_SPARKLESS] = f"{len(marked)} tests of Spark were skipped: {missing}"
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector of cyclic garbage the tests, ten thousand that live as long as the process: each look took 0.24 s."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
