@@ -36,13 +36,14 @@ flights: ## the example with Spark at both ends; ARGS="-p month=1" goes to topo 
 	@.venv/bin/topo run topologies/flights_on_spark.py -p out=build/flights $(ARGS)
 	@$(python) topologies/flights_on_spark.py build/flights
 
-# The tests of a file share what they have computed, such as 500 simulated runs.
+# The tests of a file share what they have computed, such as 500 simulated runs. Those with real processes wait for a quarter of
+# their time, so that make test has one process more than it needs processors.
 spread = -n 2 --dist loadgroup --no-loadscope-reorder
 pytest = $(python) -m pytest $(spread)
 
 test: ## run the tests but those in Spark and with servers; ARGS="-k acker -n 0" goes to pytest
 	@$(setup) test examples spark
-	@$(pytest) -m "not spark and not server and not browser" $(ARGS)
+	@$(pytest) -n 3 -m "not spark and not server and not browser" $(ARGS)
 
 spark: ## run the tests in Spark, with a Java from PyPI where the machine has none, and on a YARN, which it installs
 	@$(setup) test examples spark
