@@ -63,7 +63,7 @@ def test_the_word_count_is_measured_and_every_word_counted(capsys: pytest.Captur
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
 def test_the_word_count_of_batches_counts_every_word(capsys: pytest.CaptureFixture[str], delivery: str) -> None:
     pytest.importorskip("pyarrow")
-    options = ("--batches", 300, "--counts", 2, "--delivery", delivery, "--seconds", "2s", "--warm-up", "100ms", "--json")
+    options = ("--batches", 300, "--counts", 2, "--delivery", delivery, "--seconds", "1s", "--warm-up", "100ms", "--json")
     done = call(capsys, "bench", "word-count", *options, "-s", "checkpoint_interval=200ms")
     assert done.code == 0, done.err
     found = json.loads(done.out)

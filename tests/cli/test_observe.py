@@ -36,7 +36,7 @@ def test_a_speedscope_file_has_a_profile_for_each_task() -> None:
 
 @pytest.fixture
 def running(flow: Path, topo_home: Path) -> Iterator[str]:
-    piped("submit", flow, "-p", "items=1000000", "-p", "pause=0.002", "--wait")
+    piped("submit", flow, "-p", "items=1000000", "-p", "pause=0.002", "--workers", "2", "--wait")
     yield "flow"
     piped("kill", "flow", "--yes")
 

@@ -11,7 +11,7 @@ from tests.cli.drive import EXAMPLES, Terminal, piped
 
 pytestmark = pytest.mark.integration
 
-ENDLESS = ("-p", "items=1000000", "-p", "pause=0.001")
+ENDLESS = ("-p", "items=1000000", "-p", "pause=0.001", "--workers", "2")
 
 
 def test_a_run_is_shown_while_it_goes_on_and_its_output_and_summary_stay(flow: Path) -> None:

@@ -52,6 +52,7 @@ ENDLESS = """
 class Endless(RetryingSpout):
     '''Counts until the file "stop" exists.'''
     outputs = ("value",)
+    pause_s = 0.001
 
     def open(self, context, collector):
         self.collector = collector
@@ -62,11 +63,15 @@ class Endless(RetryingSpout):
         if (HERE / "stop").exists():
             self.collector.end_of_input()
             return
+        time.sleep(self.pause_s)
         self.collector.emit((self.next,), self.next)
         self.next += 1
 
 """
-"""A spout for topologies that run until the test ends them."""
+"""A spout for topologies that run until the test ends them. It pauses: the processors are for what happens meanwhile."""
+
+FLOODING = ENDLESS + "Endless.pause_s = 0.0\n"
+"""The same, which emits as fast as it can."""
 
 _HEAD = """
 import os, signal, sys, time
@@ -74,6 +79,12 @@ from pathlib import Path
 from topo import *
 
 HERE = Path({here!r})
+HURRY = str(HERE / "hurry")
+
+def take_time(seconds):
+    '''Sleep, until the test has seen enough and wants the rest at once.'''
+    if not os.path.exists(HURRY):
+        time.sleep(seconds)
 
 def once(name):
     '''Whether this is the first call, in any life of any process.'''
@@ -211,6 +222,10 @@ class Scene:
     def touch(self, name: str) -> None:
         """Make a file that the topology waits for."""
         (self.folder / name).touch()
+
+    def hurry(self) -> None:
+        """Have spouts that take their time emit the rest of their input at once: nothing is to happen to it any more."""
+        self.touch("hurry")
 
     def has(self, name: str) -> bool:
         """Whether the topology has made a file."""

@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.support import Scene, Status, counter, eventually, kill, pid_of
 from tests.integration.test_exactly_once import (
+    PACKED,
     QUICK,
     after_checkpoints,
     complete,
@@ -31,9 +32,6 @@ from topo.storage.checkpoint_store import open_store
 from topo.storage.state_folder import TopologyIsRunning
 
 pytestmark = pytest.mark.integration
-
-PACKED = {**QUICK, "workers": 2}
-"""Where it does not matter which task dies with which: fewer processes have to start."""
 
 
 def store_of(running: RunningTopology) -> Path:
@@ -74,7 +72,7 @@ def test_all_that_dies_at_once_goes_on_from_the_last_whole_checkpoint(scene: Sce
     assert latest is not None
     damage(store_of(running) / max(latest.parts, key=lambda part: part.length).file)
     running = scene.resume("flow")
-    ended_well(running)
+    ended_well(scene, running)
     assert counts(scene) == expected_counts(4000)
     reported = [error["message"] for error in running.errors() if error["kind"] == "CheckpointDamaged"]
     if damage is damage_nothing:
@@ -103,7 +101,8 @@ def crashing(count: int, snapshots: int, restores: int) -> str:
 
 def test_a_bolt_that_dies_before_its_state_is_durable_loses_no_update(scene: Scene) -> None:
     running = scene.submit(scene.file(crashing(4000, snapshots=2, restores=0)), **QUICK)
-    ended_well(running)
+    running.wait_until(lambda status: status["restarts"] == 2)
+    ended_well(scene, running)
     assert counts(scene) == expected_counts(4000)
     assert running.summary()["restarts"] == 2
 
@@ -111,7 +110,7 @@ def test_a_bolt_that_dies_before_its_state_is_durable_loses_no_update(scene: Sce
 def test_crashes_during_a_restore_repeat_it_from_one_checkpoint(scene: Scene) -> None:
     running = scene.submit(scene.file(crashing(4000, snapshots=0, restores=3)), **QUICK)
     kill(pid_of(running.wait_until(after_checkpoints(2)), "spread"))
-    ended_well(running)
+    ended_well(scene, running)
     assert counts(scene) == expected_counts(4000)
     assert running.summary()["restarts"] == 4
 
@@ -168,7 +167,7 @@ def test_a_full_disk_fails_checkpoints_aloud_and_the_next_one_after_it_succeeds(
     after = running.wait_until(after_checkpoints(complete(later) + 1))
     assert (after["restarts"], after["status"], after["reason"]) == (0, "RUNNING", "")
     kill(pid_of(after, "count"))
-    ended_well(running)
+    ended_well(scene, running)
     assert counts(scene) == expected_counts(7000)
 
 
@@ -181,7 +180,7 @@ def test_a_full_disk_of_the_master_fails_checkpoints_until_it_has_room(scene: Sc
     after = running.wait_until(after_checkpoints(complete(full) + 1))
     assert (after["restarts"], after["status"]) == (0, "RUNNING")
     assert kinds(running) & {"CheckpointFailed", "StateNotStored"}
-    ended_well(running)
+    ended_well(scene, running)
     assert counts(scene) == expected_counts(7000)
 
 
@@ -214,7 +213,7 @@ def test_a_disk_that_takes_seconds_holds_up_checkpoints_alone(scene: Scene) -> N
     (scene.folder / "slow").unlink()
     after = running.wait_until(after_checkpoints(complete(later) + 2))
     assert (after["restarts"], after["status"]) == (0, "RUNNING")
-    ended_well(running)
+    ended_well(scene, running)
     assert counts(scene) == expected_counts(7000)
 
 
@@ -226,7 +225,7 @@ def test_timers_that_were_set_before_a_kill_fire_after_it_once(scene: Scene) -> 
     running = scene.submit(scene.file(text.replace("Events(700)", "Events(3000, 0.0005)")), **QUICK)
     for number in (2, 4):
         kill(pid_of(running.wait_until(after_checkpoints(number)), "unseen"))
-    ended_well(running)
+    ended_well(scene, running)
     rows = rows_of(scene.folder, "out")
     assert sorted((row["key"], row["seen"]) for row in rows) == sorted((f"k{key}", 100) for key in range(30))
 
@@ -236,7 +235,7 @@ class Lines(TextFileSpout):
     outputs = ("key",)
 
     def next_tuple(self):
-        time.sleep(0.0004)
+        take_time(0.0004)
         super().next_tuple()
 
 def topology():
@@ -261,5 +260,5 @@ def test_a_source_without_the_position_of_a_checkpoint_is_named_until_it_has_it(
     why = r"component 'lines' raised TopoEnvironmentError: .* no longer has position .*text has 100 bytes"
     assert waiting["status"] == "STARTING" and re.search(why, waiting["reason"]), waiting["reason"]
     text.write_text(whole)
-    ended_well(resumed)
+    ended_well(scene, resumed)
     assert sum(counts(scene).values()) == 8000

@@ -89,7 +89,7 @@ def test_connections_that_are_cut_lose_nothing(scene: Scene, delivery: str) -> N
         running.wait_until(lambda status, before=before: acked(status) > before + 100, timeout_s=60)
     assert cuts > 20
     # Beyond what any spout has emitted by now: a spout that is replaced meanwhile has to get there, too.
-    (scene.folder / "stop").write_text(str(running.status()["totals"]["emitted"] + 50_000))
+    (scene.folder / "stop").write_text(str(running.status()["totals"]["emitted"] + 20_000))
     outcome = running.wait(timeout_s=60)
     assert outcome.kind is OutcomeKind.DONE, outcome.reason
     values = scene.lines()

@@ -57,7 +57,7 @@ def totals(scene: Scene) -> list[tuple[str, int]]:
 
 
 def run(scene: Scene, body: str = LIST) -> RunningTopology:
-    running = scene.submit_background(scene.file(body), "flow")
+    running = scene.submit_background(scene.file(body), "flow", workers=2)
     assert running.wait(timeout_s=PATIENCE_S).exit_code == 0
     return running
 

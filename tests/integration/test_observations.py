@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.support import ENDLESS, Scene, acked, eventually, kill, pid_of
+from tests.integration.support import FLOODING, Scene, acked, eventually, kill, pid_of
 from topo.operate.observing import Observation, log_levels, observe
 from topo.storage.state_folder import StateFolder, TopologyFolder
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 FLOW = f"""
 import logging
 
-{ENDLESS}
+{FLOODING}
 
 class Work(BasicBolt):
     outputs = ("value", "secret")

@@ -35,7 +35,7 @@ class Events(RetryingSpout):
             self.collector.end_of_input()
             return
         if self.pace_s:
-            time.sleep(self.pace_s)
+            take_time(self.pace_s)
         number = self.next
         self.next += 1
         self.collector.emit((number, f"k{number % 7}", at(number)), number)
@@ -95,7 +95,7 @@ def topology(count=3000, pace=0.0):
 
 
 def test_every_window_is_right_and_nothing_is_late_within_the_bound(scene: Scene) -> None:
-    run = scene.run(scene.file(WINDOWS))
+    run = scene.run(scene.file(WINDOWS), workers=2)
     assert run.outcome.exit_code == 0 and run.totals["acked"] == 3000
     rows = rows_of(scene.folder, "out")
     assert {(row["key"], row["start"]): row["numbers"] for row in rows} == expected_windows(3000)
@@ -108,6 +108,7 @@ def test_a_killed_worker_loses_no_input_of_a_window(scene: Scene) -> None:
     for killed, component in enumerate(("windows", "out", "events")):
         is_on = lambda status, killed=killed: status["epoch"] == killed + 1 and acked(status) > killed * 1800 + 500  # noqa: E731
         kill(pid_of(running.wait_until(is_on), component))
+    scene.hurry()
     outcome = running.wait(timeout_s=60)
     assert (outcome.exit_code, outcome.reason) == (0, "every message was processed")
     windowed = {number for row in rows_of(scene.folder, "out") for number in row["numbers"]}
@@ -138,7 +139,7 @@ def topology(count=4000):
 
 
 def test_an_input_is_in_its_window_or_on_the_late_stream_and_counted(scene: Scene) -> None:
-    run = scene.run(scene.file(LATE))
+    run = scene.run(scene.file(LATE), workers=2)
     assert run.outcome.exit_code == 0 and run.totals["acked"] == 4000
     last: dict[tuple[str, int], list[int]] = {}
     for row in rows_of(scene.folder, "out"):
@@ -198,7 +199,7 @@ def topology():
 
 
 def test_an_idle_source_holds_no_window_back_and_comes_back_without_a_regress(scene: Scene) -> None:
-    running = scene.submit(scene.file(IDLE))
+    running = scene.submit(scene.file(IDLE), workers=2)
     # Windows of the active source are emitted while the other is silent.
     eventually(lambda: len([row for row in rows_of(scene.folder, "out") if row["key"] != "quiet"]) >= 20)
     scene.touch("go")
@@ -260,7 +261,7 @@ def topology(by_clock="yes"):
 
 @pytest.mark.parametrize("by_clock", ["yes", "no"])
 def test_a_key_that_is_not_seen_for_a_while_is_reported_by_its_timer(scene: Scene, by_clock: str) -> None:
-    run = scene.run(scene.file(TIMEOUTS.replace('by_clock="yes"', f'by_clock="{by_clock}"')))
+    run = scene.run(scene.file(TIMEOUTS.replace('by_clock="yes"', f'by_clock="{by_clock}"')), workers=2)
     assert run.outcome.exit_code == 0
     rows = rows_of(scene.folder, "out")
     assert sorted((row["key"], row["seen"]) for row in rows) == [(f"k{key}", 100) for key in range(7)]
@@ -315,7 +316,7 @@ def topology(mode="ordered"):
 
 @pytest.mark.parametrize("mode", ["ordered", "unordered"])
 def test_answers_of_a_server_come_back_and_no_more_calls_are_in_flight_than_may_be(scene: Scene, mode: str) -> None:
-    run = scene.run(scene.file(ASYNC.replace("COUNT", "300").replace('mode="ordered"', f'mode="{mode}"')))
+    run = scene.run(scene.file(ASYNC.replace("COUNT", "300").replace('mode="ordered"', f'mode="{mode}"')), workers=2)
     assert run.outcome.exit_code == 0 and run.totals["acked"] == 300, run.errors
     numbers = [row["number"] for row in rows_of(scene.folder, "out")]
     assert sorted(numbers) == list(range(300)) and all(row["double"] == 2 * row["number"] for row in rows_of(scene.folder, "out"))

@@ -20,18 +20,9 @@ from topo.master.outcome import OutcomeKind
 
 pytestmark = pytest.mark.integration
 
-SUSPENDED = (
-    ENDLESS
-    + """
-class Paced(Endless):
-    def next_tuple(self):
-        time.sleep(0.001)
-        super().next_tuple()
-"""
-    + flow(
-        "builder.set_spout('numbers', Paced())",
-        f"{SINK}.shuffle_grouping('numbers')",
-    )
+SUSPENDED = ENDLESS + flow(
+    "builder.set_spout('numbers', Endless())",
+    f"{SINK}.shuffle_grouping('numbers')",
 )
 
 

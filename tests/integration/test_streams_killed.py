@@ -150,7 +150,7 @@ class Programs:
         request = RunRequest(
             str(folder / f"{name}.py"),
             parameters=parameters,
-            settings={**SETTINGS, "delivery": "exactly_once", "workers": 2},
+            settings={**SETTINGS, "delivery": "exactly_once", "workers": 2, "spare_workers": 0},
             home=self._scene.home,
             foreground=True,
         )

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.integration
 PATIENCE_S = 30.0
 
 ENDLESS = """
+import time
+
 from topo import BasicBolt, RetryingSpout, StatefulBolt, TopologyBuilder
 
 class Numbers(RetryingSpout):
@@ -29,6 +31,7 @@ class Numbers(RetryingSpout):
         self.collector = collector
         self.next = context.committed_position or 0
     def next_tuple(self):
+        time.sleep(0.001)
         self.collector.emit((self.next,), self.next)
         self.next += 1
 
