@@ -79,6 +79,16 @@ class SeededTransport(MemoryTransport):
         self._before_send = before_send
         self.is_open = True
 
+    @property
+    def has_mail(self) -> bool:
+        """Whether anything has arrived and is not read."""
+        return any(inbox.frames for inbox in self._inboxes.values()) or any(link.answers for link in self._links.values())
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a send was refused, which may have room now, or somebody has called `wake`."""
+        return bool(self._refused or self._recovered or self._woken)
+
     def receive(self, inbox: str, limit: int) -> list[bytes]:
         return super().receive(inbox, min(limit, self._chance.randint(1, READ_AT_ONCE)))
 
@@ -107,6 +117,8 @@ class Host:
         self.calls: ManualLoop | None = None
         self.spout: SpoutState | None = None
         self.script: ScriptedSpout | None = None
+        self._wants_at = 0.0
+        """When the loop wants its next turn if nothing arrives before."""
 
     def hosts(self, task: Task, spout: SpoutState | None, script: ScriptedSpout | None) -> None:
         """Take the task that runs here, and the state of its spout."""
@@ -134,6 +146,8 @@ class Host:
 
     def turn(self, now: float) -> bool | None:
         """Turn the loop, and the calls of the task; return whether it wants another turn at once, None when it has ended."""
+        if self._rests(now):
+            return False
         # User code may move the clock: neither this process nor its master stands still for that.
         self.loop.alive_at = now
         self.session.received((), now)
@@ -143,7 +157,21 @@ class Host:
             if self.worker.has_work:
                 # A call gives its result to the task as a mail.
                 wants = self.loop.turn([], now)
+        self._wants_at = 0.0 if wants is None else wants
         return None if wants is None else wants <= now
+
+    def _rests(self, now: float) -> bool:
+        """Whether a turn would do nothing: most turns of most tests are such."""
+        worker = self.worker
+        return (
+            now < self._wants_at
+            and self.calls is None
+            and worker.exit is None
+            and not self.transport.has_mail
+            and not self.transport.has_news
+            and not self.session.has_messages
+            and not worker.has_work
+        )
 
     def end(self) -> None:
         """Cancel the calls of a worker that has ended, and lose its messages."""
@@ -154,7 +182,7 @@ class Host:
 
     def has_mail(self) -> bool:
         """Whether anything has arrived and is not read."""
-        return bool(self.transport.wait(0.0))
+        return self.transport.has_mail
 
     def next_deadline(self, now: float) -> float:
         """When the worker wants a turn if nothing arrives."""
