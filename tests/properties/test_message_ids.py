@@ -27,6 +27,8 @@ def _judge() -> MessageIds:
 @example([1, 2, 2, 3], [])
 @example([1, 3, 2], [])
 @example([5, 6], [6, 7])
+@example([], [float("nan"), 0])
+@example([], [(1, float("nan")), (2, 0)])
 def test_a_batch_of_positions_is_refused_as_each_alone(ids: list[Any], more: list[Any]) -> None:
     batches, alone = _judge(), _judge()
     for batch in (ids, more):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
-from operator import lt
+from operator import lt, ne
 from types import NoneType
 from typing import Any
 
@@ -120,8 +120,8 @@ def _is_later(one: Any, than: Any) -> bool:
 
 
 def _are_plain(values: Sequence[Any], kinds: set[type]) -> bool:
-    """Whether values, of these types, come back as they are: strings, numbers, moments, and tuples of these."""
-    while tuple in kinds:
+    """Whether values, of these types, come back as they are: strings, numbers but NaN, moments, and tuples of these."""
+    while not (has_nan := float in kinds and any(map(ne, values, values))) and tuple in kinds:
         values = list(chain.from_iterable([one for one in values if type(one) is tuple]))
         kinds = kinds - {tuple} | set(map(type, values))
-    return kinds <= ATOMS
+    return not has_nan and kinds <= ATOMS
