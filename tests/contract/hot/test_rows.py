@@ -18,6 +18,9 @@ from topo.hot import plain
 from topo.wire import codec
 from topo.wire.codec import Codec
 
+LONGEST = 1 << 20
+"""Bytes of the longest payload that is not left to msgpack."""
+
 
 class Text(str): ...
 
@@ -98,11 +101,13 @@ def test_rows_are_packed_as_msgpack_packs_them_or_declined(hot: ModuleType, rows
 
 @COMPILED
 @given(rows=plain_rows)
+@example(rows=[("x" * 65536,)] * 17)
 def test_no_rows_of_plain_values_are_declined(hot: ModuleType, rows: list) -> None:
     packed = packed_by_msgpack(rows)
     assert packed is not None
     assert hot.pack_rows(rows) == packed
-    assert repr(hot.unpack_rows(packed, len(rows))) == repr(unpacked_by_msgpack(packed, len(rows)))
+    read = unpacked_by_msgpack(packed, len(rows)) if len(packed) <= LONGEST else None
+    assert repr(hot.unpack_rows(packed, len(rows))) == repr(read)
 
 
 @COMPILED
