@@ -107,6 +107,7 @@ def test_frames_of_an_old_epoch_that_come_again_after_a_recovery_are_refused(sce
         if acked(status) > 50 and not killed:
             killed.append(pid_of(status, "double"))
             kill(killed[0])
+            scene.touch("killed")
 
     slow = """
 class Double(BasicBolt):
@@ -114,6 +115,8 @@ class Double(BasicBolt):
 
     def execute(self, tup, collector):
         time.sleep(0.002)
+        while tup["value"] >= 200 and not (HERE / "killed").exists():
+            time.sleep(0.002)
         collector.emit(tup.values)
 """
     run = scene.run_with(scene.file(NOTIFIED + slow + DECLARED), REPEATING, on_status=drive)
