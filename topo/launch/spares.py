@@ -133,8 +133,9 @@ class Spare:
                 ForkedProcess(worker).wait(_REAP_S)
         self.end()
         with suppress(ChildProcessError):
-            while os.waitpid(-self.process.pid, os.WNOHANG)[0]:
-                pass
+            # The process between the two, if it was adopted: it is killed, too.
+            while True:
+                os.waitpid(-self.process.pid, 0)
 
     def answer(self, within_s: float) -> bytes:
         """Return the bytes that it writes next; empty when none come or the process has ended."""
@@ -190,14 +191,10 @@ class Spares:
         self._prepare_at = self._clock() + SETTLED_S
 
     def prepare(self) -> None:
-        """Start missing spares, or end surplus ones, when it is time. A spare that cannot be started is done without."""
-        if not self._missing or self._clock() < self._prepare_at:
-            return
-        self._start(self._missing)
-        for spare in self.waiting[self._count :]:
-            spare.end()
-        del self.waiting[self._count :]
-        self._missing = 0
+        """Start missing spares when it is time. A spare that cannot be started is done without."""
+        if self._missing and self._clock() >= self._prepare_at:
+            self._start(self._missing)
+            self._missing = 0
 
     def take(self, start_file: Path, output: Path) -> WorkerProcess | None:
         """Make the worker of a start file, whose stdout and stderr go to `output`, of a spare; None when there is none."""
