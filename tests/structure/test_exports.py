@@ -9,6 +9,7 @@ import click
 import pytest
 
 import topo
+from topo.launch.spark.host_probe import PACKAGES
 from topo_cli.main import COMMANDS, LazyGroup
 
 PUBLIC = [
@@ -153,6 +154,16 @@ def test_a_worker_loads_no_openssl_and_nothing_of_submissions() -> None:
     program = "import sys, topo.worker.process; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert NOT_IN_A_WORKER & set(loaded) == set()
+
+
+def test_an_agent_and_its_workers_load_the_packages_that_hosts_are_asked_for() -> None:
+    """A host of a Spark cluster may have no others."""
+    program = "import sys, topo.launch.spark.agent, topo.worker.process; print(*[f'{name}={getattr(module, \"__file__\", None)}' "
+    program += "for name, module in sys.modules.items() if '.' not in name])"
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    installed = {name for name, _, file in (one.partition("=") for one in printed) if "site-packages" in file}
+    # Where typing_extensions is installed msgspec uses it.
+    assert {name for name in installed if not name.startswith("_")} - {"topo", "typing_extensions"} == set(PACKAGES)
 
 
 def test_all_names_can_be_imported_at_once() -> None:

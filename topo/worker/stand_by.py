@@ -19,8 +19,6 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-import setproctitle
-
 READY = b"ready\n"
 FAILED = b"0\n"
 BEGIN = signal.SIGUSR1
@@ -56,6 +54,9 @@ def stand_by() -> str:
     Raises:
         SystemExit: the launcher has ended, or wants no more workers.
     """
+    # Imported here, since hosts of a Spark cluster, where no process stands by, may lack it.
+    import setproctitle
+
     # With all that workers import later, and what only some tasks need: it cannot be known yet which task a worker is to run.
     for module in ("ctypes", "topo.plan.validation", "topo.task.operator_factory"):
         importlib.import_module(module)
