@@ -11,6 +11,8 @@ import click
 from topo_cli.options import TimeSpan, examples, name_argument, reading_options
 
 _POLL_S = 0.25
+_LAST_POLLS = 3
+"""When the last verdict has come: each worker reports its tuples every quarter of a second, in its own rhythm."""
 _MOST_ROWS = 40
 SETTLE_S = 10.0
 """How long messages that have begun may take when the time is up."""
@@ -66,7 +68,7 @@ def command(name: str, rate: float, spout: str, slowest: int, for_s: float, otlp
     with observe(folder, "trace", "", for_s=for_s + SETTLE_S, rate=rate, settle_s=SETTLE_S, spout=spout) as seen:
         talk(f"tracing {rate:g} messages a second of {folder.name} for {for_s:g} s; Ctrl-C ends it sooner")
         traces = Traces(seen.tasks)
-        counts = _follow(seen, traces, for_s)
+        counts = follow(seen, traces, for_s)
     chosen = traces.slowest(slowest)
     messages, where = [traces.shown(trace) for trace in chosen], traces.where(chosen)
     facts = {name: counts.get(name, 0) for name in ("seen", "matched", "dropped")}
@@ -81,19 +83,19 @@ def command(name: str, rate: float, spout: str, slowest: int, for_s: float, otlp
         talk(f"{spans:,} spans pushed to {otlp}")
 
 
-def _follow(seen: Any, traces: Any, for_s: float) -> dict[str, Any]:
-    """Gather rows until the time is up and all messages have a verdict; return the last answer."""
+def follow(seen: Any, traces: Any, for_s: float) -> dict[str, Any]:
+    """Gather rows until the time is up and all messages have had a verdict for a while; return the last answer."""
     import time
 
     counts: dict[str, Any] = {}
     until = time.monotonic() + for_s
+    last_polls = 0
     try:
-        while not counts.get("ended"):
+        while not counts.get("ended") and last_polls < _LAST_POLLS:
             time.sleep(_POLL_S)
             counts = seen.poll()
             traces.take(counts.pop("rows"))
-            if time.monotonic() >= until and not traces.open:
-                break
+            last_polls = last_polls + 1 if time.monotonic() >= until and not traces.open else 0
     except KeyboardInterrupt:
         # Ctrl-C is how a trace ends: the result follows.
         pass

@@ -7,10 +7,13 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.drive import PATIENCE_S, TOPO, piped
+from topo.operate.traces import Traces
+from topo_cli import trace
 from topo_cli.profile import shares, speedscope
 
 STACKS = [
@@ -32,6 +35,26 @@ def test_a_speedscope_file_has_a_profile_for_each_task() -> None:
         ("flow work[0]", [[0, 1, 2], [0, 1]], [0.06, 0.02]),
         ("flow work[1]", [[0, 1, 1]], [0.04]),
     ]
+
+
+class Reports:
+    """The answers to polls: the message with its verdict, and its tuple later, from another worker."""
+
+    def __init__(self) -> None:
+        message = {"kind": "message", "root": "a1", "task": 1, "at": 0.0, "message": 7, "out": [("b2", 2, 0.1)]}
+        verdict = {"kind": "end", "root": "a1", "at": 0.4, "outcome": "acked"}
+        times = {"arrived": 0.2, "began": 0.3, "ended": 0.4}
+        span = {"kind": "span", "root": "a1", "edge": "b2", "task": 2, "outcome": "acked", "out": [], **times}
+        self.answers = [[message, verdict], [], [span], [], [], []]
+
+    def poll(self) -> dict[str, Any]:
+        return {"rows": self.answers.pop(0), "matched": 1}
+
+
+def test_a_trace_waits_for_the_last_tuples_of_messages_that_have_a_verdict() -> None:
+    traces = Traces({1: ("numbers", 0), 2: ("double", 0)})
+    trace.follow(Reports(), traces, 0.0)
+    assert [list(found.spans) for found in traces.slowest()] == [["b2"]]
 
 
 @pytest.fixture

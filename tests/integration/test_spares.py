@@ -52,7 +52,7 @@ def spares(tmp_path: Path) -> Iterator[Callable[..., Spares]]:
 
 def wait_for_worker(process: WorkerProcess | None, output: Path, start_file: Path) -> None:
     """Wait until it has written its start file, and then its stdin, which is empty. Then end it."""
-    eventually(lambda: "up" in output.read_text())
+    eventually(lambda: output.exists() and "up" in output.read_text())
     assert output.read_text().splitlines()[-1] == f"{start_file}  up"
     end(process)
 
