@@ -37,7 +37,7 @@ flights: ## the example with Spark at both ends; ARGS="-p month=1" goes to topo 
 	@$(python) topologies/flights_on_spark.py build/flights
 
 # The tests of a file share what they have computed, such as 500 simulated runs. Those with real processes wait for a quarter of
-# their time, so that make test has one process more than it needs processors.
+# their time, so make test has three processes for two processors.
 spread = -n 2 --dist loadgroup --no-loadscope-reorder
 pytest = $(python) -m pytest $(spread)
 

@@ -12,7 +12,7 @@ from topo_cli.options import TimeSpan, examples, name_argument, reading_options
 
 _POLL_S = 0.25
 _LAST_POLLS = 3
-"""When the last verdict has come: each worker reports its tuples every quarter of a second, in its own rhythm."""
+"""Polls after the last verdict: each worker reports its tuples every quarter of a second, in its own rhythm."""
 _MOST_ROWS = 40
 SETTLE_S = 10.0
 """How long messages that have begun may take when the time is up."""

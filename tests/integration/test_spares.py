@@ -124,11 +124,11 @@ def test_a_forked_worker_begins_when_the_launcher_has_its_id(spares: Callable[..
 
 @forks
 def test_a_spare_that_does_not_answer_is_done_without(spares: Callable[..., Spares], tmp_path: Path) -> None:
-    one, others = spares(), [child for child in children() if STAND_BY not in child.cmdline()]
+    before, one = children(), spares()
     end(one.take(tmp_path / "start", tmp_path / "out"))
     os.kill(one.waiting[0].pid, signal.SIGSTOP)
     assert one.take(tmp_path / "start", tmp_path / "out") is None
-    assert one.pids() == [] and children() == others
+    assert one.pids() == [] and [child for child in children() if child not in before] == []
 
 
 @forks
@@ -150,9 +150,12 @@ def test_what_a_module_prints_at_the_start_of_python_is_no_answer(spares: Callab
 def test_pipes_with_high_numbers_have_answers(spares: Callable[..., Spares], tmp_path: Path) -> None:
     """`select` knows descriptors below 1024 alone."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
-    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1024)]
+    if hard < 1200:
+        pytest.skip(f"this process may open {hard} files")
+    opened: list[int] = []
     try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+        opened += [os.open(os.devnull, os.O_RDONLY) for _ in range(1024)]
         end(spares().take(tmp_path / "start", tmp_path / "out"))
     finally:
         for descriptor in opened:

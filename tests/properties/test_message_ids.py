@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
+import numpy
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -19,6 +22,9 @@ _IDS = st.one_of(
 )
 
 
+_NAN = float("nan")
+
+
 def _judge() -> MessageIds:
     return MessageIds("source", Codec(), are_positions=True, are_stored=True, is_open=lambda _one: False)
 
@@ -27,10 +33,25 @@ def _judge() -> MessageIds:
 @example([1, 2, 2, 3], [])
 @example([1, 3, 2], [])
 @example([5, 6], [6, 7])
-@example([], [float("nan"), 0])
-@example([], [(1, float("nan")), (2, 0)])
+@example([], [_NAN, 0])
+@example([], [(1, _NAN), (2, 0)])
+@example([], [Decimal("NaN"), Decimal(1)])
 def test_a_batch_of_positions_is_refused_as_each_alone(ids: list[Any], more: list[Any]) -> None:
     batches, alone = _judge(), _judge()
     for batch in (ids, more):
         refused = list(batches.refused(batch))
         assert refused == [place for place, one in enumerate(batch) if alone.refused([one])]
+
+
+@pytest.mark.parametrize(
+    "position", [_NAN, (1, _NAN), (1, (2.0, _NAN)), Decimal("NaN"), (Decimal(1), Decimal("NaN")), Decimal("sNaN")]
+)
+def test_nan_is_no_position(position: Any) -> None:
+    judge = _judge()
+    assert list(judge.refused([position])) == [0]
+    later = [2.0] if type(position) is float else [(2, 0)] if type(position) is tuple else [Decimal(2)]
+    assert list(judge.refused([position, *later])) == [0]
+
+
+def test_arrays_are_no_positions() -> None:
+    assert list(_judge().refused([(1.0, numpy.array([1, 2]))])) == [0]

@@ -31,7 +31,6 @@ IMPORTS_S = 10.0
 
 _ANSWER_S = 3.0
 """A spare that does not answer for this time is done without: the master stands still meanwhile."""
-_LATE_ANSWER_S = 1.0
 _REAP_S = 5.0
 _REAP_POLL_S = 0.002
 
@@ -85,7 +84,7 @@ class Spare:
         end, self.patience_s = time.monotonic() + self.patience_s, 0.0
         # Anything else comes from modules that Python imports at its start.
         while not self.is_ready and (answer := self.answer(max(0.0, end - time.monotonic()))):
-            self.is_ready = answer.endswith(READY)
+            self.is_ready = answer.splitlines(keepends=True)[-1] == READY
         return self.is_ready
 
     def order(self, order: WorkerOrder) -> bool:
@@ -124,25 +123,29 @@ class Spare:
 
     def end_with_forks(self) -> None:
         """End it, and a worker that it has forked and that has not begun; reap those that this process has adopted."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         # A worker may have left the group; the pipe does not end before it has answered.
-        while worker := _number(self.answer(_LATE_ANSWER_S)):
-            with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                os.kill(worker, signal.SIGKILL)
-                ForkedProcess(worker).wait(_REAP_S)
+        until = time.monotonic() + _REAP_S
+        while answer := self.answer(max(0.0, until - time.monotonic())):
+            if worker := _number(answer):
+                with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                    os.kill(worker, signal.SIGKILL)
+                    ForkedProcess(worker).wait(_REAP_S)
         self.end()
         with suppress(ChildProcessError):
             # The process between the two, if it was adopted: it is killed, too.
-            while True:
-                os.waitpid(-self.process.pid, 0)
+            while time.monotonic() < until:
+                if not os.waitpid(-self.process.pid, os.WNOHANG)[0]:
+                    time.sleep(_REAP_POLL_S)
 
-    def answer(self, within_s: float) -> bytes:
-        """Return the bytes that it writes next; empty when none come or the process has ended."""
+    def answer(self, within_s: float) -> bytes | None:
+        """Return the bytes that come next, empty when all who could write have ended; None when none come in time."""
         assert self.process.stdout is not None
         answers = select.poll()
         answers.register(self.process.stdout, select.POLLIN)
-        return os.read(self.process.stdout.fileno(), 4096) if answers.poll(1000 * within_s) else b""
+        return os.read(self.process.stdout.fileno(), 4096) if answers.poll(1000 * within_s) else None
 
     def _close(self) -> None:
         for stream in (self.process.stdin, self.process.stdout):
@@ -283,9 +286,9 @@ def early_spares(place: Path, count: int) -> Iterator[EarlySpares]:
         early.end()
 
 
-def _number(answer: bytes) -> int:
+def _number(answer: bytes | None) -> int:
     """Return the id of a process; 0 where it is none."""
-    return int(answer) if answer.strip().isdigit() else 0
+    return int(answer) if answer and answer.strip().isdigit() else 0
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from itertools import chain
-from operator import lt, ne
+from operator import lt
 from types import NoneType
 from typing import Any
 
@@ -18,6 +19,7 @@ from topo.errors import EmitError, FrameError, UnsupportedValueError
 from topo.hot import ATOMS
 from topo.wire.codec import Codec
 
+_HAVE_NAN = frozenset({float, Decimal})
 _SORTED_AT_ONCE = frozenset((int, str, bytes))
 """Types with a total order, whose lists `sorted` checks in a third of the instructions of a comparison by `lt` each."""
 
@@ -67,13 +69,14 @@ class MessageIds:
                 deque(map(hash, ids), maxlen=0)
                 return not self._are_stored or _are_plain(ids, set(map(type, ids)))
             kinds = set(map(type, ids))
-            if not self.is_ordered or NoneType in kinds:
+            # NaN of a decimal raises where it is compared.
+            if not self.is_ordered or NoneType in kinds or not _are_plain(ids, kinds):
                 return False
             if len(kinds) == 1 and kinds <= _SORTED_AT_ONCE:
                 in_order = len(set(ids)) == len(ids) and sorted(ids) == ids
             else:
                 in_order = all(map(lt, ids, ids[1:]))
-            return in_order and (self._last is None or not ids or self._last < ids[0]) and _are_plain(ids, kinds)
+            return in_order and (self._last is None or not ids or bool(self._last < ids[0]))
         except TypeError:
             return False
 
@@ -121,7 +124,14 @@ def _is_later(one: Any, than: Any) -> bool:
 
 def _are_plain(values: Sequence[Any], kinds: set[type]) -> bool:
     """Whether values, of these types, come back as they are: strings, numbers but NaN, moments, and tuples of these."""
-    while not (has_nan := float in kinds and any(map(ne, values, values))) and tuple in kinds:
+    while True:
+        if not kinds.isdisjoint(_HAVE_NAN) and any(map(_is_nan, values)):
+            return False
+        if tuple not in kinds:
+            return kinds <= ATOMS
         values = list(chain.from_iterable([one for one in values if type(one) is tuple]))
         kinds = kinds - {tuple} | set(map(type, values))
-    return not has_nan and kinds <= ATOMS
+
+
+def _is_nan(one: Any) -> bool:
+    return bool(one.is_nan() if type(one) is Decimal else type(one) is float and one != one)

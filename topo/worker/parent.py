@@ -36,8 +36,8 @@ _ADOPTING = threading.Lock()
 def adopting() -> Iterator[None]:
     """Adopt, in the block, descendants whose parent ends, as process 1 would. On Linux alone (`prctl(2)`).
 
-    All of them: an orphan of another child that falls into the block, which takes milliseconds, stays a zombie until this process
-    ends.
+    All of them: an orphan of another child that falls into the block stays a zombie until this process ends. The block takes
+    milliseconds, and seconds where a spare does not answer.
     """
     import ctypes
 

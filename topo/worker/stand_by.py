@@ -26,6 +26,7 @@ CAN_FORK = sys.platform == "linux"
 """Elsewhere the launcher cannot adopt a worker that another process has forked."""
 _ADOPTION_POLL_S = 0.0005
 _BEGIN_WITHIN_S = 30.0
+_BEGIN_POLL_S = 0.1
 
 
 class WorkerOrder(NamedTuple):
@@ -111,9 +112,11 @@ def _fork(launcher: int) -> bool:
         os._exit(1)
     signal.pthread_sigmask(signal.SIG_BLOCK, {BEGIN})
     _answer(b"%d\n" % os.getpid())
-    if signal.sigtimedwait({BEGIN}, _BEGIN_WITHIN_S) is None:
-        # The launcher has given up waiting for the answer, and started the worker in another way.
-        os._exit(1)
+    until = time.monotonic() + _BEGIN_WITHIN_S
+    while signal.sigtimedwait({BEGIN}, _BEGIN_POLL_S) is None:
+        if os.getppid() != launcher or time.monotonic() > until:
+            # The launcher has ended, or it has given up waiting for the answer and started the worker in another way.
+            os._exit(1)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {BEGIN})
     return True
 

@@ -125,9 +125,10 @@ def test_ids_go_to_the_target_of_their_remainder_with_their_values(
         assert unpack_words(theirs) == ([id_ ^ 1 for id_ in unpack_words(mine)] if has_values else [])
 
 
-def test_values_that_are_too_few_for_their_ids_are_refused(hot: ModuleType) -> None:
-    with pytest.raises((IndexError, ValueError)):
-        hot.share_ids(pack_words([1, 2, 3, 4]), pack_words([1, 2]), 2)
+@pytest.mark.parametrize(("ids", "values", "targets"), [(4, 2, 2), (2, 4, 2), (0, 1, 2), (1, 1, 0), (0, 0, 0)])
+def test_ids_need_targets_and_each_a_value_or_none_has_one(hot: ModuleType, ids: int, values: int, targets: int) -> None:
+    with pytest.raises(ValueError):
+        hot.share_ids(pack_words(range(ids)), pack_words(range(values)), targets)
 
 
 def test_no_ids_have_no_shares_and_parts_of_one_are_refused(hot: ModuleType) -> None:

@@ -96,7 +96,7 @@ def share_ids(ids, values, Py_ssize_t targets):
     cdef _Places places
     cdef list filled, result = []
     if targets < 1:
-        raise ZeroDivisionError("ids cannot be shared among no targets")
+        raise ValueError("ids cannot be shared among no targets")
     count = read_column(ids, &view)
     try:
         places = _Places(count, targets)

@@ -54,7 +54,11 @@ def share_ids(ids: Column, values: Column, targets: int) -> list[tuple[int, Colu
     Returns:
         The positions that get any, ascending, each with its ids and their values.
     """
+    if targets < 1:
+        raise ValueError("ids cannot be shared among no targets")
     words, theirs = unpack_words(ids), unpack_words(values)
+    if theirs and len(theirs) != len(words):
+        raise ValueError("a column has neither a word for each row nor none")
     shares: list[tuple[int, Column, Column]] = []
     for position in range(targets):
         if mine := [place for place, id_ in enumerate(words) if id_ % targets == position]:
