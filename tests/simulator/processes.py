@@ -205,9 +205,14 @@ class SimulatedProcess:
                 self._run_async,
                 self._snapshots_of(task),
                 observer=self.observer,
+                load=self._load,
             )
             tasks.append(make_task(setup, ports))
         return tasks
+
+    def _load(self) -> int:
+        """Return a load that changes each second: nothing is drawn for it."""
+        return (97 * self.id + 61 * int(self._simulation.now)) % 101
 
     def _snapshots_of(self, task: TaskId) -> SnapshotStore | None:
         disk = self._simulation.disk

@@ -71,6 +71,7 @@ class Solo:
     Attributes:
         out: the commands of the task so far.
         store: keeps the snapshots, in a topology with checkpoints.
+        load: of its worker, in percent.
     """
 
     def __init__(
@@ -94,6 +95,8 @@ class Solo:
         ids = self.plan.tasks_of(component) if component else self.plan.ackers
         self.calls = Calls()
         self.env = make_env(ids[index], self.clock, self.hand, seed, self.calls)
+        self.load = 0
+        self.env.load = lambda: self.load
         self.store = store or Store()
         if self.plan.config.delivery == "exactly_once":
             self.env.snapshots = self.store
@@ -263,10 +266,10 @@ class Solo:
             self.signal(FrameKind.END, sender)
         self.run()
 
-    def confirm(self, target: int, number: int | None = None) -> None:
-        """Have a receiver confirm up to a frame; without a number, all frames that it has got."""
+    def confirm(self, target: int, number: int | None = None, load: int = 0) -> None:
+        """Have a receiver confirm up to a frame; without a number, all frames that it has got. `load` is that of its worker."""
         last = self.task.outbound.outbox.edges[TaskId(target)].next_number - 1 if number is None else number
-        self.deliver(confirm_frame(self.stamp(target), self.id, last))
+        self.deliver(confirm_frame(self.stamp(target), self.id, last, load=load))
 
     def confirm_all(self) -> None:
         for target in self.task.outbound.outbox.edges:

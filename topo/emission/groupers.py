@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from math import ceil
 from operator import index as as_index
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
+from topo.emission.shuffle_shares import ShuffleShares
 from topo.errors import EmitError
 from topo.hot import EVERY_ROW, Column, RowShare, Selection, share
 from topo.keys import route_of, second_hash
@@ -21,6 +24,8 @@ R = TypeVar("R")
 Rows = Sequence[tuple[Any, ...]]
 TargetShare = tuple[int, Selection]
 
+_GOLDEN = 0.618034
+"""Of all steps, that of the golden ratio wanders most evenly."""
 _REMEMBERED_KEYS = 65_536
 """Routes of keys kept before the memory is dropped and filled again: bounded, whatever the number of keys."""
 
@@ -61,20 +66,62 @@ class EveryTarget:
         return self._shares
 
 
+class ShuffleEdges(Protocol):
+    """The edges to the target tasks of a shuffle, as far as it has to know them."""
+
+    def has_room(self, position: int) -> bool:
+        """Whether the edge to a task would send a frame at once."""
+        ...
+
+    def load(self, position: int) -> int:
+        """Return the load of a task's worker, in percent."""
+        ...
+
+    @property
+    def now(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+
 class ShuffleGrouper:
-    """Even shares in contiguous runs, to targets whose edge has room while any has."""
+    """Contiguous runs of rows, to targets whose edge has room while any has, and fewer to those whose worker limits the rate."""
 
     partitions = True
 
-    def __init__(self, positions: Sequence[int], has_room: Callable[[int], bool]) -> None:
+    def __init__(self, positions: Sequence[int], edges: ShuffleEdges) -> None:
         self._positions = list(positions)
-        self._has_room = has_room
+        self._edges = edges
+        self._shares = ShuffleShares(len(positions))
         self._next = 0
+        self._offset = 0.0
 
     def split(self, rows: Rows) -> list[TargetShare]:
-        """Cut the batch into runs that differ by at most one row, starting after the target that was served last."""
-        open_positions = [position for position in self._positions if self._has_room(position)] or self._positions
-        count, targets = len(rows), len(open_positions)
+        """Cut the batch into runs by the targets' shares."""
+        edges, shares = self._edges, self._shares
+        if shares.is_due(edges.now):
+            shares.evaluate(list(map(edges.load, self._positions)), edges.now)
+        places = [place for place, position in enumerate(self._positions) if edges.has_room(position)]
+        if shares.shares is None:
+            return self._even(len(rows), [self._positions[place] for place in places] or self._positions)
+        places = places or list(range(len(self._positions)))
+        return self._uneven(len(rows), places, [shares.shares[place] for place in places])
+
+    def _uneven(self, count: int, places: list[int], shares: list[float]) -> list[TargetShare]:
+        """Cut at the bounds of the shares, laid along the rows, from an offset that wanders: so few rows are shared out, too."""
+        ends = list(accumulate(shares))
+        scale, offset, start = count / ends[-1], self._offset, 0
+        self._offset = (offset + _GOLDEN) % 1.0
+        runs: list[TargetShare] = []
+        for place, end in zip(places, ends, strict=True):
+            stop = count if place == places[-1] else max(start, ceil(end * scale - offset))
+            if stop > start:
+                runs.append((self._positions[place], slice(start, stop)))
+                start = stop
+        return runs
+
+    def _even(self, count: int, open_positions: list[int]) -> list[TargetShare]:
+        """Cut runs that differ by at most one row, starting after the target that was served last."""
+        targets = len(open_positions)
         first = self._next % targets
         self._next = first + count
         if count < targets:

@@ -57,6 +57,8 @@ class TaskEnvironment:
     something has arrived. Without it the thread waits for a mail alone."""
     observer: TaskObserver | None = None
     """Watches the task, in tests."""
+    load: Callable[[], int] = lambda: 0
+    """How busy the worker is, in percent; 0 where that is not measured."""
     run_beside: Callable[[Callable[[], object]], None] | None = None
     """Runs an action that may block on a helper thread; None: at once."""
 

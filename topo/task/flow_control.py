@@ -36,14 +36,15 @@ class OutEdge:
 
     Attributes:
         allowance: tuples that may be out, by the receiver's last confirmation; 0: it has set no limit.
+        load: of the receiver's worker, in percent, by its last confirmation; 0 before the first.
         held: tuples offered and not confirmed, whether they have left or wait.
         out: tuples that have left and are not confirmed.
         sent: tuples offered so far.
     """
 
     __slots__ = (
-        "_ledger", "allowance", "carries_verdicts", "confirmed", "held", "local", "next_number", "out", "sent", "target",
-        "unconfirmed_since", "waiting", "window",
+        "_ledger", "allowance", "carries_verdicts", "confirmed", "held", "load", "local", "next_number", "out", "sent",
+        "target", "unconfirmed_since", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, target: TaskId, window: int, *, local: bool, carries_verdicts: bool = False) -> None:
@@ -56,6 +57,7 @@ class OutEdge:
         self.confirmed = -1
         self.unconfirmed_since: float | None = None
         self.allowance = 0
+        self.load = 0
         self.held = 0
         self.out = 0
         self.sent = 0

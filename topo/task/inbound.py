@@ -53,7 +53,7 @@ class Inbound:
         senders: of all in-edges; ackers among them send verdicts, the others data.
         receivers: the tasks that confirm frames to this one.
         accepts: kinds of frames that may come; anything else is malformed.
-        confirmed: takes the confirmation of a receiver: task, number, allowance.
+        confirmed: takes the confirmation of a receiver: task, number, allowance, load of its worker.
 
     Attributes:
         edges: by sender; made again in every epoch.
@@ -73,7 +73,7 @@ class Inbound:
         senders: Collection[TaskId],
         receivers: Iterable[TaskId],
         accepts: Collection[FrameKind],
-        confirmed: Callable[[TaskId, int, int], None],
+        confirmed: Callable[[TaskId, int, int, int], None],
     ) -> None:
         self._state = state
         self._reports = reports
@@ -181,7 +181,7 @@ class Inbound:
             counters.fenced_frames += 1
             return
         if frame.kind is FrameKind.CONFIRM:
-            self._confirmed(sender, frame.number, frame.mark)
+            self._confirmed(sender, frame.number, frame.mark, frame.stream)
             return
         edge = self.edges.get(sender)
         if edge is None:
@@ -352,7 +352,7 @@ class Inbound:
         edge.confirmed = edge.processed
         edge.owed_tuples = 0
         state = self._state
-        frame = confirm_frame(state.stamp, edge.sender, edge.processed, self._granted(edge))
+        frame = confirm_frame(state.stamp, edge.sender, edge.processed, self._granted(edge), state.load())
         state.commands.append(SendFrame(edge.sender, frame if edge.sender in state.local else encode(frame)))
 
     # -- watching --------------------------------------------------------------------------------------------------------

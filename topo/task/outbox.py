@@ -33,6 +33,7 @@ class Outbox:
 
     Attributes:
         edges: by target; made again in every epoch.
+        now: monotonic seconds, as `at` has set them.
         waiting: frames that wait for room, over all edges.
         silent_since: no receiver has confirmed nothing for longer than since then; None while all is confirmed. A lower bound,
             which costs nothing, however many edges there are; `unconfirmed_since` makes it exact.
@@ -79,7 +80,7 @@ class Outbox:
         self._ids_at_once = {False: _id_bytes(max_frame), True: _id_bytes(max_control_frame)}
         self.observer = observer
         self._stamp = SenderStamp(0, 0, 0)
-        self._now = 0.0
+        self.now = 0.0
         self._oldest: float | None = None
         self._starved: set[TaskId] = set()
         """Targets whose rows were due when their edge had no room."""
@@ -103,7 +104,7 @@ class Outbox:
 
     def at(self, now: float) -> None:
         """Set the time for the calls that follow."""
-        self._now = now
+        self.now = now
 
     @property
     def is_full(self) -> bool:
@@ -146,10 +147,10 @@ class Outbox:
             self._streams.setdefault(target, []).append(stream)
             buffer.limit = self.edges[target].piece(self._batch_size)
         if self._oldest is None:
-            self._oldest = self._now
+            self._oldest = self.now
         if buffer.limit < self._batch_size:
             buffer.ahead = self.edges[target].beyond
-        buffer.extend(self._now, columns)
+        buffer.extend(self.now, columns)
         for piece in buffer.cut():
             self._send_rows(target, stream, buffer, piece)
 
@@ -194,17 +195,18 @@ class Outbox:
         for (target, stream), buffer in self._buffers.items():
             self._flush_buffer(target, stream, buffer)
 
-    def confirm(self, target: TaskId, number: int, allowance: int = 0) -> None:
-        """Take a confirmation and its grant; send the frames that may leave now."""
+    def confirm(self, target: TaskId, number: int, allowance: int = 0, load: int = 0) -> None:
+        """Take a confirmation, its grant, and the load of the receiver's worker; send the frames that may leave now."""
         edge = self.edges.get(target)
         if edge is None:
             return
+        edge.load = load
         if allowance != edge.allowance:
             edge.allowance = allowance
             for stream in self._streams.get(target, ()):
                 self._buffers[target, stream].limit = edge.piece(self._batch_size)
         confirmed = edge.confirmed
-        released = edge.confirm(number, self._now, allowance)
+        released = edge.confirm(number, self.now, allowance)
         self._unconfirmed -= edge.confirmed - confirmed
         if not self._unconfirmed:
             self.silent_since = None
@@ -246,7 +248,7 @@ class Outbox:
             for stream in self._streams.get(target, ()):
                 in_front += len(self._buffers[target, stream])
             if target in self._full:
-                full_s += self._now - self._full[target]
+                full_s += self.now - self._full[target]
         return EdgeFigures(sent, in_front, full_s)
 
     def validate(self) -> None:
@@ -262,10 +264,10 @@ class Outbox:
     def _note_full(self, edge: OutEdge) -> None:
         spare = edge.spare
         if spare is not None and spare <= 0:
-            self._full.setdefault(edge.target, self._now)
+            self._full.setdefault(edge.target, self.now)
         elif (since := self._full.pop(edge.target, None)) is not None:
             earlier = self._earlier.get(edge.target, NO_EDGE_FIGURES)
-            self._earlier[edge.target] = earlier.plus(EdgeFigures(full_s=self._now - since))
+            self._earlier[edge.target] = earlier.plus(EdgeFigures(full_s=self.now - since))
 
     def _flush_edge(self, target: TaskId) -> None:
         self._starved.discard(target)
@@ -300,11 +302,11 @@ class Outbox:
         self.frames_out += 1
         self._unconfirmed += 1
         if self.silent_since is None:
-            self.silent_since = self._now
+            self.silent_since = self.now
         ready: Frame | bytes = frame if edge.local else encode(frame)
         # What acks, verdicts and barriers carry are no tuples.
         is_data = frame.kind is FrameKind.DATA
-        if edge.offer(ready, self._now, frame.count if is_data else 0, frame.roots if is_data else b""):
+        if edge.offer(ready, self.now, frame.count if is_data else 0, frame.roots if is_data else b""):
             self._commands.append(SendFrame(edge.target, ready))
         else:
             self.waiting += 1

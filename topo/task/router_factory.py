@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from topo.api.groupings import Custom, CustomGrouping, GroupingKind
 from topo.api.topology import Topology
@@ -23,6 +23,29 @@ from topo.ids import TaskId
 from topo.plan.logical import PlannedSubscription as Declared
 from topo.task.environment import TaskSpec
 from topo.task.outbox import Outbox
+
+
+class OutboxEdges:
+    """The edges of an outbox to the target tasks of one shuffle, by position."""
+
+    __slots__ = ("_outbox", "_targets")
+
+    def __init__(self, outbox: Outbox, targets: Sequence[TaskId]) -> None:
+        self._outbox = outbox
+        self._targets = targets
+
+    def has_room(self, position: int) -> bool:
+        """Whether the edge to a task would send a frame at once."""
+        return self._outbox.has_room(self._targets[position])
+
+    def load(self, position: int) -> int:
+        """Return the load of a task's worker, in percent."""
+        return self._outbox.edges[self._targets[position]].load
+
+    @property
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._outbox.now
 
 
 def custom_groupings(topology: Topology, component: str) -> dict[tuple[str, int], CustomGrouping]:
@@ -60,13 +83,13 @@ def _subscription(setup: TaskSpec, declared: Declared, outbox: Outbox, emitter: 
     if declared.grouping is GroupingKind.DIRECT:
         stream = emitter.streams[setup.plan.stream_index(declared.source, declared.stream)]
         return GroupedSubscription(DirectGrouper(stream, targets), targets)
-    grouper = _grouper(setup, declared, targets, lambda position: outbox.has_room(targets[position]))
+    grouper = _grouper(setup, declared, targets, outbox)
     if isinstance(grouper, FieldsGrouper) and setup.plan.is_columnar(declared.source, declared.stream):
         return SplitSubscription(BatchSplitter(declared.fields, grouper), targets)
     return GroupedSubscription(grouper, targets)
 
 
-def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], has_room: Callable[[int], bool]) -> Grouper:
+def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], outbox: Outbox) -> Grouper:
     plan, kind, count = setup.plan, declared.grouping, len(targets)
     if kind is GroupingKind.CUSTOM:
         custom = setup.groupings[declared.target, declared.input]
@@ -85,4 +108,4 @@ def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], h
     if kind is GroupingKind.LOCAL_OR_SHUFFLE:
         here = plan.worker_of(setup.task)
         positions = [position for position in positions if plan.worker_of(targets[position]) == here] or positions
-    return ShuffleGrouper(positions, has_room)
+    return ShuffleGrouper(positions, OutboxEdges(outbox, targets))

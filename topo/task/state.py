@@ -47,8 +47,8 @@ class TaskState:
 
     __slots__ = (
         "clock", "commands", "component_id", "config", "counters", "epoch", "id", "ids", "incarnation", "incarnations",
-        "is_checkpointed", "is_working", "local", "lookout", "now", "observer", "phase", "plan", "restore_point", "restored",
-        "restored_ended", "stamp", "streams", "wall_ms",
+        "is_checkpointed", "is_working", "load", "local", "lookout", "now", "observer", "phase", "plan", "restore_point",
+        "restored", "restored_ended", "stamp", "streams", "wall_ms",
     )  # fmt: skip
 
     def __init__(self, spec: TaskSpec, env: TaskEnvironment) -> None:
@@ -61,6 +61,7 @@ class TaskState:
         self.clock = env.clock
         self.wall_ms = env.wall_ms
         self.ids = env.ids
+        self.load = env.load
         self.observer = self.lookout = env.observer
         self.counters = Counters()
         self.commands: list[TaskCommand] = []

@@ -16,7 +16,8 @@
 | WATERMARK | | mark = watermark |
 | IDLE, ACTIVE, END | | |
 | BARRIER | roots and edges, or none when nothing is tracked | mark = checkpoint id |
-| CONFIRM | | number = last number processed on the edge target -> sender, mark = tuples that may be out on it; 0: any number |
+| CONFIRM | | number = last number processed on the edge target -> sender, mark = tuples that may be out on it; 0: any number;
+  stream = load of the sender's worker in percent |
 
 A frame has two lives. Parsed from bytes, its columns are slices of the buffer and nothing is decoded until asked for. Handed over
 in memory, it carries `rows` and columns as they were collected, and has no payload. Words are read in the machine's own order:
@@ -219,7 +220,7 @@ def barrier_frame(
     return Frame(FrameKind.BARRIER, stamp, target, number, 0, len(roots) >> 3, anchoring, roots, edges, mark=checkpoint)
 
 
-def confirm_frame(stamp: SenderStamp, target: int, number: int, allowance: int = 0) -> Frame:
+def confirm_frame(stamp: SenderStamp, target: int, number: int, allowance: int = 0, load: int = 0) -> Frame:
     """Everything up to `number` of the edge from `target` to the sender of this frame is processed.
 
     Args:
@@ -227,8 +228,9 @@ def confirm_frame(stamp: SenderStamp, target: int, number: int, allowance: int =
         target: the edge's sender.
         number: of the last frame that was processed.
         allowance: tuples that may be out on the edge, unconfirmed; 0: as many as fit into its window.
+        load: of the receiver's worker, in percent.
     """
-    return Frame(FrameKind.CONFIRM, stamp, target, number, mark=allowance)
+    return Frame(FrameKind.CONFIRM, stamp, target, number, load, mark=allowance)
 
 
 def encode(frame: Frame) -> bytes:

@@ -20,6 +20,7 @@ from topo.transport.base import Outlet, Transport
 from topo.wire import control
 from topo.worker.connections import INBOX, Connections
 from topo.worker.core import EXIT_ORPHANED, Worker, WorkerExit
+from topo.worker.load import WorkerLoad
 from topo.worker.observing import Observing
 from topo.worker.session import FINISH_S, OrderlyEnd, WorkerSession
 
@@ -48,6 +49,7 @@ class Loop:
         stint_s: how long a turn may work before it ends; 0 on a clock that stands still meanwhile.
         process_figures: reads the figures of the process, for heartbeats; None where tasks share it with the master.
         observing: the observations of its tasks; without it there are none.
+        load: measures how busy the loop is.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Loop:
         stint_s: float = STINT_S,
         process_figures: Callable[[], Mapping[str, float]] | None = None,
         observing: Observing | None = None,
+        load: WorkerLoad | None = None,
     ) -> None:
         self.worker = worker
         self.session = session
@@ -79,6 +82,7 @@ class Loop:
         self._stint_s = stint_s
         self._process_figures = process_figures
         self._observing = observing or Observing({})
+        self._load = load or WorkerLoad(self.turned_at)
         self._is_busy = True
         self._is_to_finish = False
         self._end: OrderlyEnd | None = None
@@ -89,11 +93,14 @@ class Loop:
         """Work until the worker has to exit; return why."""
         transport, clock = self._transport, self._clock
         rest_s = min((task.rest_s for task in self.worker.tasks.values()), default=0.0)
-        ready = transport.wait(0.0)
-        while (at := self.turn(ready, clock())) is not None:
+        ready, now = transport.wait(0.0), clock()
+        while (at := self.turn(ready, now)) is not None:
+            ended = clock()
             if rest_s and not self._is_busy:
-                time.sleep(min(rest_s, max(0.0, at - clock())))
+                time.sleep(min(rest_s, max(0.0, at - ended)))
             ready = transport.wait(0.0 if self._is_busy else max(0.0, at - clock()))
+            now = clock()
+            self._load.turned(now, 0.0 if self._is_busy else now - ended)
         assert self.worker.exit is not None
         return self.worker.exit
 

@@ -46,6 +46,7 @@ from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, bus
 from topo.worker.crash_marker import CrashMarkerFile
 from topo.worker.helper_thread import HelperThread
 from topo.worker.instances import NOTHING_GIVEN, TaskInstances
+from topo.worker.load import WorkerLoad
 from topo.worker.log_levels import LogLevels
 from topo.worker.loop import LINK, Loop
 from topo.worker.memory import is_memory_short
@@ -139,9 +140,10 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
         runners[0].run(call, done, on_blocked)
 
     progress = Progress(time.monotonic, lambda: loop.turned_at)
+    load = WorkerLoad(time.monotonic())
     wait = attend if len(mine) > 1 else None
     tasks = make_tasks(
-        plan, mine, topology, rebuild, tracker, transport.wake, run_async, snapshots, folder, wait, hooks, progress
+        plan, mine, topology, rebuild, tracker, transport.wake, run_async, snapshots, folder, wait, hooks, progress, load
     )
     kinds = [task.runner.kind for task in tasks if isinstance(task, Task) and isinstance(task.runner, InputRunner)]
     worker = Worker(spec.worker, spec.incarnation, tasks, tracker)
@@ -169,6 +171,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
         start_file=start_file,
         process_figures=figures.read,
         observing=observing,
+        load=load,
     )
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: loop.stop(WorkerExit(EXIT_DONE, "asked to end")))
@@ -241,6 +244,7 @@ def make_tasks(
     wait: Callable[[], None] | None = None,
     hooks: Hooks | None = None,
     progress: Progress | None = None,
+    load: WorkerLoad | None = None,
 ) -> list[Task]:
     """Make the tasks of a worker.
 
@@ -277,6 +281,7 @@ def make_tasks(
             None if snapshots is None else snapshots.of(task_id),
             is_memory_short,
             wait,
+            load=(lambda: 0) if load is None else lambda: load.percent,
             run_beside=HelperThread().run,
         )
         tasks.append(make_task(setup, ports))

@@ -24,6 +24,7 @@ from topo.emission.groupers import (
     Selection,
     ShuffleGrouper,
 )
+from topo.emission.shuffle_shares import INTERVAL_S
 from topo.errors import EmitError
 from topo.keys import route_of
 from topo.wire.control import ComponentError
@@ -43,8 +44,22 @@ def shares(grouper: Grouper, rows: Sequence[tuple[Any, ...]]) -> dict[int, list[
     return {position: chosen(selection, len(rows)) for position, selection in grouper.split(rows)}
 
 
-def always(_position: int) -> bool:
-    return True
+class Tasks:
+    """Target tasks of a shuffle.
+
+    Attributes:
+        full: positions without room.
+        loads: of their workers, in percent.
+    """
+
+    def __init__(self, *full: int, loads: Sequence[int] = ()) -> None:
+        self.full, self.loads, self.now = full, loads, 0.0
+
+    def has_room(self, position: int) -> bool:
+        return position not in self.full
+
+    def load(self, position: int) -> int:
+        return self.loads[position] if self.loads else 0
 
 
 # -- one and all
@@ -63,7 +78,7 @@ def test_all_grouping_gives_every_row_to_every_target() -> None:
 
 @given(targets=st.integers(1, 7), batches=st.lists(st.integers(1, 40), max_size=20))
 def test_a_shuffle_deals_every_row_once_and_evenly(targets: int, batches: list[int]) -> None:
-    grouper = ShuffleGrouper(range(targets), always)
+    grouper = ShuffleGrouper(range(targets), Tasks())
     dealt: Counter[int] = Counter()
     for count in batches:
         split = shares(grouper, rows_of(*range(count)))
@@ -75,28 +90,65 @@ def test_a_shuffle_deals_every_row_once_and_evenly(targets: int, batches: list[i
 
 
 def test_single_rows_go_round() -> None:
-    grouper = ShuffleGrouper(range(3), always)
+    grouper = ShuffleGrouper(range(3), Tasks())
     assert [next(iter(shares(grouper, rows_of(0)))) for _ in range(6)] == [0, 1, 2, 0, 1, 2]
 
 
 def test_many_small_batches_do_not_favour_a_target() -> None:
-    grouper = ShuffleGrouper(range(3), always)
+    grouper = ShuffleGrouper(range(3), Tasks())
     dealt = Counter(position for _ in range(300) for position, share in shares(grouper, rows_of(1, 2)).items() for _ in share)
     assert max(dealt.values()) - min(dealt.values()) <= 1
 
 
 def test_a_shuffle_passes_over_targets_without_room() -> None:
-    grouper = ShuffleGrouper(range(3), lambda position: position != 1)
+    grouper = ShuffleGrouper(range(3), Tasks(1))
     assert set(shares(grouper, rows_of(*range(10)))) == {0, 2}
 
 
 def test_a_shuffle_without_any_room_uses_all_targets() -> None:
-    grouper = ShuffleGrouper(range(3), lambda position: False)
+    grouper = ShuffleGrouper(range(3), Tasks(0, 1, 2))
     assert set(shares(grouper, rows_of(*range(9)))) == {0, 1, 2}
 
 
+def learned(*loads: int, full: Sequence[int] = (), evaluations: int = 5) -> tuple[ShuffleGrouper, Tasks]:
+    """A shuffle whose targets have had these loads for some evaluations."""
+    tasks = Tasks(*full, loads=loads)
+    grouper = ShuffleGrouper(range(len(loads)), tasks)
+    for _ in range(evaluations):
+        grouper.split(rows_of(0))
+        tasks.now += INTERVAL_S
+    return grouper, tasks
+
+
+@given(loads=st.lists(st.integers(0, 100), min_size=1, max_size=7), batches=st.lists(st.integers(1, 40), max_size=20))
+def test_a_shuffle_by_load_deals_every_row_once_and_in_order(loads: list[int], batches: list[int]) -> None:
+    grouper, _ = learned(*loads)
+    for count in batches:
+        assert [index for share in shares(grouper, rows_of(*range(count))).values() for index in share] == list(range(count))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 50, 1000])
+def test_tasks_of_a_busy_worker_get_fewer_rows_whatever_the_size_of_a_batch(rows: int) -> None:
+    grouper, _ = learned(100, 60, 100, 60)
+    dealt: Counter[int] = Counter()
+    for _ in range(max(10, 2000 // rows)):
+        for position, share in shares(grouper, rows_of(*range(rows))).items():
+            dealt[position] += len(share)
+    part = {position: count / dealt.total() for position, count in dealt.items()}
+    # Six evaluations: each moves a tenth.
+    busy = 0.9**6 / (0.9**6 + 1.1**6) / 2
+    assert part == pytest.approx({0: busy, 1: 0.5 - busy, 2: busy, 3: 0.5 - busy}, abs=0.02)
+
+
+def test_a_shuffle_by_load_passes_over_targets_without_room() -> None:
+    grouper, tasks = learned(100, 60, 60, full=[1])
+    assert set(shares(grouper, rows_of(*range(100)))) == {0, 2}
+    tasks.full = (0, 1, 2)
+    assert set(shares(grouper, rows_of(*range(100)))) == {0, 1, 2}
+
+
 def test_local_or_shuffle_knows_only_its_own_positions() -> None:
-    assert shares(ShuffleGrouper([2], always), rows_of(1, 2)) == {2: [0, 1]}
+    assert shares(ShuffleGrouper([2], Tasks()), rows_of(1, 2)) == {2: [0, 1]}
 
 
 # -- keys
