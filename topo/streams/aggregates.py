@@ -53,16 +53,16 @@ class _Fold(Aggregate[T, R_co]):
         merge: Callable[[Any, Any], Any],
         result: Callable[[Any], R_co] = lambda accumulator: accumulator,
     ) -> None:
-        self._of, self._first, self._add, self._merge, self._result = of, first, add, merge, result
+        self.of, self._first, self._add, self._merge, self._result = of, first, add, merge, result
 
     def open(self, context: Any) -> None:
-        open_function(self._of, context)
+        open_function(self.of, context)
 
     def create(self) -> Any:
         return self._first
 
     def add(self, accumulator: Any, record: T) -> Any:
-        return self._add(accumulator, self._of(record))
+        return self._add(accumulator, self.of(record))
 
     def result(self, accumulator: Any) -> R_co:
         return self._result(accumulator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -43,7 +44,9 @@ def _names(code: CodeType) -> set[str]:
 
 
 def own_function(value: Any) -> Callable[..., Any] | None:
-    """Return the Python function behind a callable: itself, or the `__call__` of an object; None for code without Python."""
+    """Return the Python function behind a callable: itself, that of a partial, or the `__call__` of an object; or None."""
+    while isinstance(value, partial):
+        value = value.func
     if inspect.isfunction(value):
         return value
     if inspect.ismethod(value):

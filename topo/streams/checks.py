@@ -39,7 +39,7 @@ from topo.streams.graph import (
 )
 from topo.streams.joins import CoProcess
 from topo.streams.naming import derived_ids
-from topo.streams.process import KeyedDeclaration, KeyedMap, KeyedProcess, declared_state
+from topo.streams.process import OUT_EMIT, KeyedDeclaration, KeyedMap, KeyedProcess, declared_state
 from topo.streams.records import layout_of
 from topo.streams.results import AT_END, EmitWhen, SideOutput
 from topo.streams.windows import TimeWindows
@@ -52,6 +52,8 @@ _CALLED_WITH = {
     "reduce": (2, "so_far, record"), "fold": (2, "so_far, record"), "enrich": (2, "record, table"), "broadcast": (1, "record"),
 }  # fmt: skip
 _WINDOW_CALLS = {"reduce": (2, "so_far, record"), "top_n": (1, "record"), "process": (2, "key, window")}
+_METHODS = {"open": (), "close": (), "on_timer": ("timestamp", "context", "out")}
+_METHODS |= dict.fromkeys(("process", "process_left", "process_right"), ("record", "context", "out"))
 _VALUES = (str, bytes, int, float, list, dict, set)
 """An instance of these is no type, where one is wanted. (Types in quotes could not be resolved.)"""
 _NUMBERS = {
@@ -112,7 +114,7 @@ def _unread(graph: Graph) -> Iterator[str]:
         if node.kind in ("sink", "call", READER):
             continue
         outputs = [MAIN, *([REST] if node.kind == "branch" else [])]
-        outputs += [f"{SIDE}{tag.name}" for tag in node.settings.get("sides") or ()]
+        outputs += [f"{SIDE}{tag.name}" for tag in node.settings.get("sides") or () if isinstance(tag, SideOutput)]
         if node.settings.get("sides", ()) is None and any(id_ == id(node) for id_, _output in readers):
             continue  # a process may have side outputs alone
         for output in outputs:
@@ -128,13 +130,12 @@ def _unread(graph: Graph) -> Iterator[str]:
 
 
 def _captured(graph: Graph) -> Iterator[str]:
-    for node, captured in graph.captured:
-        if node.kind in SOURCES:
-            continue
-        for name in rebound(node.settings.get("call", (node.function,))[0], captured):
+    for node, argument, function, captured in graph.captured:
+        takes = "" if node.kind in SOURCES else "record, "
+        for name in rebound(function, captured):
             yield (
-                f"{node}: its function uses {name!r}, which has another value by now, as the variable of a loop has; bind it: "
-                f"lambda record, {name}={name}: ..."
+                f"{node}: {argument} uses {name!r}, which has another value by now, as the variable of a loop has; bind it: "
+                f"lambda {takes}{name}={name}: ..."
             )
 
 
@@ -165,14 +166,25 @@ def _open(node: Node) -> Iterator[str]:
     """Refuse an `open` whose coroutine nothing would await."""
     function, settings = node.function, node.settings
     if isinstance(function, KeyedProcess):
-        for name in ("open", "process", "on_timer", "close"):
-            if inspect.iscoroutinefunction(getattr(function, name)):
-                yield f"{type(function).__name__}.{name} is an async def, and nothing would await it; make it a def"
+        yield from _methods(function)
     if node.kind in SOURCES | {"through", "sink", "async_map"}:
         return
     for one in (function, *settings.get("call", ())[:1], *settings.get("parts", ())):
         if inspect.iscoroutinefunction(opener(one)):
             yield f"{type(one).__name__}.open is an async def, and nothing would await it; make it a def"
+
+
+def _methods(process: KeyedProcess[Any, Any, Any]) -> Iterator[str]:
+    for name, what in _METHODS.items():
+        if (method := getattr(process, name, None)) is None:
+            continue
+        shown = f"{type(process).__name__}.{name}"
+        if inspect.iscoroutinefunction(method):
+            yield f"{shown} is an async def, and nothing would await it; make it a def"
+        elif inspect.isgeneratorfunction(method):
+            yield f"{shown} is a generator function, which would not run; {OUT_EMIT}"
+        elif (problem := problem_of(method, shown, len(what), ", ".join(what))) is not None:
+            yield problem.replace("calls its function", "is called")
 
 
 def _async_function(node: Node) -> Iterator[str]:
@@ -213,8 +225,11 @@ def _settings(node: Node) -> Iterator[str]:
         yield problem
     if (call := settings.get("call")) is not None and (problem := problem_of(*call)) is not None:
         yield problem
-    if (late := settings.get("late")) and len(late) != 2:
-        yield f"late= takes two tags, for this stream and for the other: late=({late[0]!r:.60}, ...)"
+    if (late := settings.get("late")) and len(late) != (1 if node.kind == "join_table" else 2):
+        if node.kind == "join_table":
+            yield f"late= takes one tag, for late records of this stream: late={late[0]!r:.60}"
+        else:
+            yield f"late= takes two tags, for this stream and for the other: late=({late[0]!r:.60}, ...)"
     if node.kind == "join_table" and settings["sides"] and not settings["event_time"]:
         yield "late= has an effect with as_of=True only; leave it out"
     yield from _sides_parallelism(node)

@@ -20,9 +20,10 @@ from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector,
 from topo.errors import ResultsLostError, TopoInternalError, UserError
 from topo.streams.chain import Chain, Leaf, walk
 from topo.streams.joins import WindowJoin
-from topo.streams.process import KeyedProcess, install
+from topo.streams.process import OUT_EMIT, KeyedProcess, install
 from topo.streams.records import KEY, SCALARS, Layout
 from topo.streams.results import EmitWhen, SideOutput, Windowed
+from topo.user_errors import call_for_effect, returned
 
 MISSING: Final = object()
 _ATTEMPTS: Final = 3
@@ -326,13 +327,14 @@ class KeyedProcessBolt(ProcessBolt):
         """Call the user's function."""
         out = self._out
         out.collect, out.context = collector.emit, context
-        self._user.process(self._record(tup.values), context, out)
+        if (value := self._user.process(self._record(tup.values), context, out)) is not None:
+            raise returned(self._user.process, value, OUT_EMIT)
 
     def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:
         """Call the user's function."""
         out = self._out
         out.collect, out.context = collector.emit, context
-        self._user.on_timer(timestamp, context, out)
+        call_for_effect(self._user.on_timer, timestamp, context, out, fix=OUT_EMIT)
 
     def close(self) -> None:
         """Close the user's object."""

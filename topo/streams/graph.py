@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -87,6 +87,14 @@ class Node:
         """Return the type of the records of one of its outputs."""
         return self.side_records[output] if output.startswith(SIDE) else self.record
 
+    def functions(self) -> Iterator[tuple[str, Any]]:
+        """Return the user's functions, each with how messages call it."""
+        for part in self.settings.get("parts", ()):
+            yield "an aggregate", getattr(part, "of", None)
+        for name in ("deleted", "on_timeout"):
+            yield f"{name}=", self.settings.get(name)
+        yield "its function", self.settings.get("call", (self.function,))[0]
+
     def __str__(self) -> str:
         return f"{self.kind}{f' {self.name!r}' if self.name else ''} at {self.site}"
 
@@ -98,21 +106,20 @@ class Graph:
     Attributes:
         name: of the topology.
         nodes: in the order of their calls.
-        captured: for each node with a function which variables it had captured when it was given.
+        captured: for each function of a node its argument, and which variables it had captured when it was given.
         collected: for each `collect` its sink and its results.
     """
 
     name: str
     nodes: list[Node] = field(default_factory=list)
-    captured: list[tuple[Node, dict[str, Any]]] = field(default_factory=list)
+    captured: list[tuple[Node, str, Any, dict[str, Any]]] = field(default_factory=list)
     collected: list[tuple[Node, Collected]] = field(default_factory=list)
 
     def add(self, node: Node) -> Node:
         """Take a node."""
         self.nodes.append(node)
-        function = node.settings.get("call", (node.function,))[0]
-        if function is not None:
-            self.captured.append((node, captured_by(function)))
+        functions = {id(function): (argument, function) for argument, function in node.functions() if function is not None}
+        self.captured += [(node, argument, function, captured_by(function)) for argument, function in functions.values()]
         return node
 
 

@@ -13,10 +13,11 @@ from topo.api.durations import duration_ms
 from topo.api.metrics import Metrics
 from topo.errors import UserError
 from topo.streams.chain import open_function
-from topo.streams.process import KeyedProcess, KeyedValue, StreamContext, StreamOutput
+from topo.streams.process import OUT_EMIT, KeyedProcess, KeyedValue, StreamContext, StreamOutput
 from topo.streams.records import layout_of
 from topo.streams.results import Change, SideOutput, Windowed
 from topo.streams.time_buffer import KeyedBuffer
+from topo.user_errors import call_for_effect
 
 K = TypeVar("K")
 A = TypeVar("A")
@@ -101,9 +102,9 @@ class CoProcess(KeyedProcess[K, Sided, R], Generic[K, A, B, R]):
     def process(self, record: Sided, context: Any, out: Any) -> None:
         """Call the method of the record's side."""
         if record.left:
-            self.process_left(self._left(record.packed), context, out)
+            call_for_effect(self.process_left, self._left(record.packed), context, out, fix=OUT_EMIT)
         else:
-            self.process_right(self._right(record.packed), context, out)
+            call_for_effect(self.process_right, self._right(record.packed), context, out, fix=OUT_EMIT)
 
 
 class JoinFunction:

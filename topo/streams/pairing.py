@@ -48,10 +48,12 @@ class Drawn:
         Raises:
             UserError: the node has no side output of that tag.
         """
+        if not isinstance(tag, SideOutput):
+            raise UserError(f"side at {calling_site()} takes a tag, a SideOutput; got {tag!r:.60}")
         settings, output = self._node.settings, f"{SIDE}{tag.name}"
         sides = settings.get("sides", ())
         if sides is not None and tag not in sides:
-            has = ", ".join(repr(one.name) for one in sides) or "none"
+            has = ", ".join(repr(getattr(one, "name", one)) for one in sides) or "none"
             raise UserError(f"{self._node} has no side output {tag.name!r}; it has {has} ({calling_site()})")
         reader = settings.get("late_reader")
         self._node.side_records[output] = tag.of if reader is None else Sided
@@ -70,6 +72,9 @@ class Drawn:
         keyed: bool = False,
         **settings: Any,
     ) -> Node:
+        for one in also:
+            if not isinstance(one, Drawn):
+                raise UserError(f"{kind} at {calling_site()} takes a stream; got {one!r:.60} ({type(one).__name__})")
         inputs = tuple((one._node, one._output) for one in (self, *also))
         if others := {one._graph.name for one in also if one._graph is not self._graph}:
             mine = self._graph.name
@@ -96,30 +101,32 @@ class BroadcastTable(Generic[K, T_co]):
 
 def connected(left: Drawn, right: Drawn, process: Any, of: Any, name: str | None) -> Node:
     """Draw a `CoProcess` behind two streams."""
+    both = _both(left, right)
     if isinstance(process, CoProcess):
         process.sides = (left._record, right._record)
-    return _both(left, tagged(right))._add("connect", process, record=of, name=name, keyed=True, sides=None)
+    return both._add("connect", process, record=of, name=name, keyed=True, sides=None)
 
 
 def window_joined(
     left: Drawn, right: Drawn, function: Any, window: Any, late: Any, of: Any, name: str | None, *outer: bool
 ) -> Node:
     """Draw a join by window; `outer`: for each side, whether records without a partner count, too."""
+    both = _both(left, right)
     sides, tags = (left._record, right._record), _tags(late)
     join = WindowJoin(function, sides, left=outer[0], right=outer[1])
     settings: dict[str, Any] = {"window": window, "lateness": "0s", "result": "process"}
     settings |= {"late": tags, "late_reader": partial(LateRecords, sides, tags)}
-    return _joined(_both(left, tagged(right)), "window", join, function, tags, of, name, **settings)
+    return _joined(both, "window", join, function, tags, of, name, **settings)
 
 
 def interval_joined(
     left: Drawn, right: Drawn, function: Any, before: Any, after: Any, late: Any, of: Any, name: str | None, *, outer: bool
 ) -> Node:
     """Draw a join by distance in time."""
-    tags = _tags(late)
+    both, tags = _both(left, right), _tags(late)
     process = IntervalJoin(JoinFunction(function, (left._record, right._record), tags, outer=outer), before, after)
     settings = {"before": before, "after": after, "event_time": True, "late": tags}
-    return _joined(_both(left, tagged(right)), "interval_join", process, function, tags, of, name, **settings)
+    return _joined(both, "interval_join", process, function, tags, of, name, **settings)
 
 
 def table_joined(
@@ -127,10 +134,13 @@ def table_joined(
 ) -> Node:
     """Draw a join with the latest row, or with the row that held at the time of the record."""
     tags = _tags(late)
+    if not isinstance(getattr(table, "_stream", None), Drawn):
+        what = f"a join with a table at {calling_site()} takes a table"
+        raise UserError(f"{what}; got a {type(table).__name__}: make one by key_by(...).latest()")
     pairs = JoinFunction(function, (left._record, table._stream._record), tags, outer=outer)
     process = AsOfJoin(pairs) if as_of else TableJoin(pairs)
-    both = _both(left, tagged(table._stream, table._deleted))
-    return _joined(both, "join_table", process, function, tags, of, name, event_time=as_of)
+    both = _both(left, table._stream, table._deleted)
+    return _joined(both, "join_table", process, function, tags, of, name, event_time=as_of, late=tags)
 
 
 def table_changes(table: Any, name: str | None) -> Node:
@@ -141,10 +151,12 @@ def table_changes(table: Any, name: str | None) -> Node:
     return rows._add("changes", TableChanges(record), record=kind, name=name, keyed=True)
 
 
-def enriched(stream: Drawn, rows: Drawn, function: Any, of: Any, name: str | None, *, keyed: bool) -> Node:
+def enriched(stream: Drawn, table: Any, function: Any, of: Any, name: str | None, *, keyed: bool) -> Node:
     """Draw a function of each record and a table that all tasks have."""
+    if not isinstance(table, BroadcastTable):
+        raise UserError(f"enrich at {calling_site()} takes a table; got a {type(table).__name__}: make one by broadcast(key)")
     record = of or result_type(function)
-    return stream._add("enrich", function, record=record, name=name, also=(rows,), keyed=keyed)
+    return stream._add("enrich", function, record=record, name=name, also=(table._rows,), keyed=keyed)
 
 
 def _joined(
@@ -156,14 +168,21 @@ def _joined(
 
 def _tags(late: Any) -> tuple[Any, ...]:
     """Return the tags that were given, left and right, as a tuple; `build` reports mistakes in them."""
-    return late if isinstance(late, tuple) else () if late is None else (late,)
+    return tuple(late) if isinstance(late, tuple | list) else () if late is None else (late,)
 
 
 def tagged(stream: Drawn, deleted: Any = None, *, left: bool = False) -> Drawn:
-    """Return the records of a stream with the side that they are on."""
+    """Return the records of a stream with the side that they are on.
+
+    Raises:
+        UserError: it is no stream with a key.
+    """
+    if not isinstance(stream, Drawn) or stream._output != MAIN or not stream._node.keyed:
+        raise UserError(f"two streams meet by key at {calling_site()}; got a {type(stream).__name__}: put key_by(...) behind it")
     tag = Tag(stream._record, f"the input at {calling_site()}", left=left, deleted=deleted)
-    return Drawn(stream._graph, stream._add("map", tag, record=Sided, keyed=True))
+    return Drawn(stream._graph, stream._add("map", tag, record=Sided, keyed=True, deleted=deleted))
 
 
-def _both(left: Drawn, right: Drawn) -> Drawn:
-    return Drawn(left._graph, tagged(left, left=True)._add("merge", record=Sided, also=(right,), keyed=True))
+def _both(left: Drawn, right: Drawn, deleted: Any = None) -> Drawn:
+    rows = tagged(right, deleted)
+    return Drawn(left._graph, tagged(left, left=True)._add("merge", record=Sided, also=(rows,), keyed=True))

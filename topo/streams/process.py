@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 from topo.api.metrics import Metrics
 from topo.errors import UserError
@@ -18,6 +18,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
 V = TypeVar("V")
+OUT_EMIT: Final = "use out.emit(...) and return None"
 
 
 class StreamContext(Protocol[K_co]):

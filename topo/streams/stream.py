@@ -96,7 +96,7 @@ class Stream(DrawnStream, Generic[T_co]):
     def merge(self, other: Stream[U], third: Stream[V], fourth: Stream[W], /) -> Stream[T_co | U | V | W]: ...
     def merge(self, *others: Stream[Any]) -> Stream[Any]:
         """Take the records of several streams together."""
-        records = {repr(one._record): one._record for one in (self, *others)}
+        records = {repr(getattr(one, "_record", one)) for one in (self, *others)}
         record = self._record if len(records) == 1 else None
         return Stream(self._graph, self._add("merge", record=record, also=others))
 
@@ -142,7 +142,7 @@ class Stream(DrawnStream, Generic[T_co]):
         self, table: BroadcastTable[K2, U], function: Callable[[T_co, Mapping[K2, U]], R], *, of: Of[R] = None, name: Name = None
     ) -> Stream[R]:
         """Call a function with each record and a table that all tasks have; the function leaves the table as it is."""
-        return Stream(self._graph, enriched(self, table._rows, function, of, name, keyed=False))
+        return Stream(self._graph, enriched(self, table, function, of, name, keyed=False))
 
     def rebalance(self, *, parallelism: int, name: Name = None) -> Stream[T_co]:
         """Spread the records over as many tasks, for costly functions behind it."""
@@ -282,7 +282,7 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
         self, table: BroadcastTable[K2, U], function: Callable[[T_co, Mapping[K2, U]], R], *, of: Of[R] = None, name: Name = None
     ) -> KeyedStream[K, R]:
         """Call a function with each record and a table that all tasks have; the function leaves the table as it is."""
-        return KeyedStream(self._graph, enriched(self, table._rows, function, of, name, keyed=True))
+        return KeyedStream(self._graph, enriched(self, table, function, of, name, keyed=True))
 
     def connect(self, other: KeyedStream[K, U]) -> ConnectedStreams[K, T_co, U]:
         """Put two streams before one operator: `connect(other).process(CoProcess())`."""

@@ -127,7 +127,7 @@ class StreamBuilder(TopologySource):
 
     def held_values(self) -> Iterator[tuple[str, object]]:
         """Return the variables that functions of the program capture, each with operator, place and name."""
-        for node, captured in self._graph.captured:
+        for node, _argument, _function, captured in self._graph.captured:
             for name, value in captured.items():
                 yield f"{node} captures {name!r}, a {type(value).__name__}", value
 

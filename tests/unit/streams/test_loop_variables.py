@@ -1,0 +1,110 @@
+"""The variable of a loop is found in every function that an operator takes, and partial functions count as what they call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from topo import TopologyError
+from topo.streams import Aggregate, KeyedStream, Stream, StreamBuilder, Tumbling, agg
+from topo.testing import TopologyTest
+
+
+async def later(suffix: str, word: str) -> str:
+    return word + suffix
+
+
+def spelled(_mark: str, word: str) -> Any:
+    yield from word
+
+
+def words(flow: StreamBuilder, name: object) -> Stream[str]:
+    return flow.from_iterable(["a"], name=f"words-{name}")
+
+
+def keyed(flow: StreamBuilder, name: object) -> KeyedStream[str, str]:
+    return words(flow, name).with_event_time(len).key_by(str)
+
+
+CASES: dict[str, tuple[Callable[[StreamBuilder], None], str]] = {}
+
+
+def case(argument: str) -> Callable[[Callable[[StreamBuilder], None]], None]:
+    def take(draw: Callable[[StreamBuilder], None]) -> None:
+        CASES[draw.__name__] = (draw, argument)
+
+    return take
+
+
+@case("its function")
+def partial_function(flow: StreamBuilder) -> None:
+    for one in "ab":
+        words(flow, one).map(partial(lambda mark, word: one + mark + word, "-")).to(print)  # noqa: B023
+
+
+@case("its function")
+def source(flow: StreamBuilder) -> None:
+    for one in "ab":
+        flow.from_iterable(lambda: [one], of=str, name=one).to(print)  # noqa: B023
+
+
+@case("an aggregate")
+def aggregate(flow: StreamBuilder) -> None:
+    for one in "ab":
+        last: Aggregate[str, str] = agg.max_of(lambda word: word + one)  # noqa: B023
+        keyed(flow, one).window(Tumbling("1s")).aggregate(agg.count(), last, name=one).to(print)
+
+
+@case("deleted=")
+def table(flow: StreamBuilder) -> None:
+    for one in "ab":
+        rows = keyed(flow, f"r{one}").latest(deleted=lambda word: word == one)  # noqa: B023
+        keyed(flow, one).join_table(rows, max, name=one).to(print)
+
+
+@case("deleted=")
+def broadcast(flow: StreamBuilder) -> None:
+    for one in "ab":
+        rows = words(flow, f"r{one}").broadcast(str, deleted=lambda word: word == one)  # noqa: B023
+        words(flow, one).enrich(rows, lambda word, _rows: word, name=one).to(print)
+
+
+@case("on_timeout=")
+def on_timeout(flow: StreamBuilder) -> None:
+    for one in "ab":
+        call = partial(later, "!")
+        words(flow, one).async_map(call, timeout="1s", on_timeout=lambda _word: one, name=one).to(print)  # noqa: B023
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_variable_of_a_loop_is_found_in_each_argument_that_is_a_function(name: str) -> None:
+    draw, argument = CASES[name]
+    flow = StreamBuilder("program")
+    draw(flow)
+    with pytest.raises(TopologyError) as raised:
+        flow.build()
+    (problem,) = raised.value.problems
+    takes = "lambda one=one: ..." if name == "source" else "lambda record, one=one: ..."
+    assert f"{argument} uses 'one', which has another value by now" in problem and takes in problem
+    assert "test_loop_variables.py:" in problem
+
+
+@pytest.mark.parametrize(("function", "problem"), [(later, "was given an async function"), (spelled, "give it to flat_map")])
+def test_a_partial_of_a_function_that_map_does_not_take_is_refused(function: Any, problem: str) -> None:
+    flow = StreamBuilder("program")
+    words(flow, "").map(partial(function, "-")).to(print)
+    with pytest.raises(TopologyError, match=problem):
+        flow.build()
+
+
+def test_a_partial_of_an_async_function_is_called_by_async_map(capsys: pytest.CaptureFixture[str]) -> None:
+    def program() -> StreamBuilder:
+        flow = StreamBuilder("program")
+        words(flow, "").async_map(partial(later, "!")).to(print)
+        return flow
+
+    TopologyTest(program).run()
+    assert capsys.readouterr().out == "a!\n"

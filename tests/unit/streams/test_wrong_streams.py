@@ -1,0 +1,84 @@
+"""Arguments in the place of a stream, a table or a tag are refused with its place, before anything of them is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from topo import TopologyError, UserError
+from topo.streams import CoProcess, SideOutput, StreamBuilder, Tumbling
+
+LATE, OTHER = SideOutput("late", str), SideOutput("other", str)
+
+
+def sides(flow: StreamBuilder | None = None) -> tuple[Any, Any]:
+    flow = flow or StreamBuilder("program")
+    left, right = (flow.from_iterable(["a"], name=name).with_event_time(len) for name in ("left", "right"))
+    return left.key_by(str), right
+
+
+class Pass(CoProcess[str, str, str, str]):
+    def process_left(self, record: str, context: Any, out: Any) -> None: ...
+
+    def process_right(self, record: str, context: Any, out: Any) -> None: ...
+
+
+NOT_KEYED: dict[str, Callable[[Any, Any], object]] = {
+    "connect": lambda left, right: left.connect(right).process(Pass()),
+    "join": lambda left, right: left.join(right, max, window=Tumbling("1s")),
+    "interval_join": lambda left, right: left.interval_join(right, max),
+}
+
+
+@pytest.mark.parametrize("call", NOT_KEYED.values(), ids=NOT_KEYED)
+@pytest.mark.parametrize("given", ["a stream without a key", "no stream"])
+def test_two_streams_meet_by_key_only(call: Callable[[Any, Any], object], given: str) -> None:
+    left, right = sides()
+    with pytest.raises(UserError, match=r"at test_wrong_streams.py:\d+; got a (Stream|int): put key_by\(...\) behind it"):
+        call(left, right if given == "a stream without a key" else 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda left, right: left.join_table(right.key_by(str), max), r"takes a table; got a KeyedStream: .*\.latest\(\)"),
+        (lambda left, right: left.enrich(right, max), r"takes a table; got a Stream: make one by broadcast\(key\)"),
+        (lambda left, right: right.enrich(left, max), "takes a table; got a KeyedStream"),
+        (lambda left, right: right.merge(3), r"merge at test_wrong_streams.py:\d+ takes a stream; got 3 \(int\)"),
+        (lambda left, right: left.side("late"), r"side at test_wrong_streams.py:\d+ takes a tag, a SideOutput; got 'late'"),
+    ],
+)
+def test_an_argument_that_is_no_stream_table_or_tag_is_named(call: Callable[[Any, Any], object], problem: str) -> None:
+    with pytest.raises(UserError, match=problem) as raised:
+        call(*sides())
+    assert "test_wrong_streams.py:" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("late", "problem"),
+    [
+        ((LATE, OTHER), r"join_table at .*: late= takes one tag, for late records of this stream: late=SideOutput\(name='late'"),
+        ([LATE, OTHER], "late= takes one tag, for late records of this stream"),
+        ("late", r"join_table at .*: a side output is a SideOutput\('name', type\); got 'late'"),
+    ],
+)
+def test_a_join_as_of_takes_one_tag_for_late_records(late: Any, problem: str) -> None:
+    flow = StreamBuilder("program")
+    left, right = sides(flow)
+    joined = left.join_table(right.key_by(str).latest(), max, as_of=True, late=late)
+    joined.to(print)
+    for tag in late if isinstance(late, (tuple, list)) else ():
+        joined.side(tag).to(print)
+    with pytest.raises(TopologyError, match=problem) as raised:
+        flow.build()
+    assert len(raised.value.problems) == 1
+
+
+def test_a_window_takes_one_tag_for_late_records() -> None:
+    flow = StreamBuilder("program")
+    timed = flow.from_iterable(["a"]).with_event_time(len).key_by(str)
+    timed.window(Tumbling("1s"), late=(LATE,)).count().to(print)  # type: ignore[arg-type]
+    with pytest.raises(TopologyError, match=r"a side output is a SideOutput\('name', type\); got \(SideOutput"):
+        flow.build()
