@@ -93,10 +93,11 @@ def call_for_effect(function: Callable[..., object], *arguments: object, fix: st
         raise returned(function, value, fix)
 
 
-def place_of(error: BaseException) -> tuple[str, int]:
+def place_of(error: BaseException, declared: tuple[str, int] | None = None) -> tuple[str, int]:
     """Return file and line of the innermost frame of the user's own code; "" and 0 when there is none.
 
-    Without such a frame it is the function that was blamed, then code of the standard library and of installed packages.
+    Without such a frame it is the function that was blamed, then where the component is `declared`, if the user has written no
+    more of it, then code of the standard library and of installed packages.
     """
     library: tuple[str, int] | None = None
     cause: BaseException | None = error
@@ -115,7 +116,7 @@ def place_of(error: BaseException) -> tuple[str, int]:
         if own is not None:
             return own
         cause = cause.__cause__
-    return vars(error).get(_BLAMED) or library or ("", 0)
+    return vars(error).get(_BLAMED) or declared or library or ("", 0)
 
 
 def describe(error: BaseException, place: tuple[str, int] | None = None) -> CaughtError:
@@ -156,6 +157,8 @@ class ErrorBook:
     """
 
     report: Callable[[CaughtError], None]
+    declared: tuple[str, int] | None = None
+    """See `place_of`."""
     _held: dict[_ErrorKey, CaughtError] = field(default_factory=dict)
     _paces: dict[_ErrorKey, _Pace] = field(default_factory=dict)
     _others: _Pace = field(default_factory=_Pace)
@@ -163,7 +166,7 @@ class ErrorBook:
 
     def record(self, error: BaseException, now: float) -> None:
         """Report the error at once when it is new, else with a `flush`."""
-        kind, place = type(error).__name__, place_of(error)
+        kind, place = type(error).__name__, place_of(error, self.declared)
         key = (kind, *place)
         if key in self._held:
             self._held[key].count += 1

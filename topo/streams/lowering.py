@@ -155,7 +155,7 @@ class Lowering:
         read: Layout | None = layout
         spout, positions = node.function, None
         if node.kind == "from_iterable":
-            spout = IterableSpout(PackedItems(node.function, layout, str(node)), layout.fields)
+            spout = _declared(node, IterableSpout(PackedItems(node.function, layout, str(node)), layout.fields))
         elif node.kind == "from_spout":
             read, positions = self._read_fields(node, spout, DEFAULT_STREAM)
         self._builder.set_spout(name, spout, parallelism)
@@ -188,14 +188,14 @@ class Lowering:
         else:
             (source, output), results = node.inputs[0], layout_of(node.record)
             function = self._own(self._ids[id(node)], node.function, str(node))
-            bolt = AsyncCall(function, layout_of(source.record_of(output)), results, node.settings, str(node))
+            bolt = _declared(node, AsyncCall(function, layout_of(source.record_of(output)), results, node.settings, str(node)))
             stream, reading = DEFAULT_STREAM, (results, None)
         name, parallelism = self._bolt(node, bolt), node.settings["parallelism"]
         self._steps(node, f"{name}-steps", [StreamEdge(name, stream, parallelism)], parallelism, [(node, MAIN)], reading)
 
     def _bolt(self, node: Node, bolt: Any) -> str:
         name, edges = self._ids[id(node)], self._edges[id(node)]
-        self._declare(name, str(node), bolt, node.settings["parallelism"], edges)
+        self._declare(name, node, bolt, node.settings["parallelism"], edges)
         return name
 
     def _cut(self, node: Node) -> None:
@@ -228,7 +228,7 @@ class Lowering:
         layout, positions = reading or (layout_of(node.record), None)
         bolt = StepsBolt(chain, layout, node.keyed, streams.fields, positions, stamps=watermarks is not None)
         same = parallelism > 1 and node.kind != "rebalance"
-        self._declare(name, str(node), bolt, parallelism, edges, watermarks, same=same, chains=[chain])
+        self._declare(name, node, _declared(node, bolt), parallelism, edges, watermarks, same=same, chains=[chain])
         self._lead(name, parallelism, streams)
 
     def _with_state(self, node: Node) -> None:
@@ -265,7 +265,9 @@ class Lowering:
         else:
             owned = [self._own(name, part, place) for part in settings.get("parts", ())]
             bolt = window_bolt(node, function, owned, chain, layout, outputs)
-        self._declare(name, place, bolt, parallelism, edges, keyed=by_key, same=parallelism > 1, chains=chains, to_all=rows)
+        self._declare(
+            name, node, _declared(node, bolt), parallelism, edges, keyed=by_key, same=parallelism > 1, chains=chains, to_all=rows
+        )
         self.components[-1].identity = identity(node)
         if node.kind in PROCESSES:
             self.components[-1].declared = state_types(function)
@@ -277,7 +279,7 @@ class Lowering:
             self._steps(late, f"{name}-late", [edge], parallelism, starts, (layout, None))
 
     def _declare(
-        self, name: str, label: str, bolt: Any, parallelism: int, edges: Sequence[StreamEdge],
+        self, name: str, node: Node, bolt: Any, parallelism: int, edges: Sequence[StreamEdge],
         watermarks: WatermarkStrategy | None = None, *, same: bool = False, keyed: bool = False, chains: Sequence[Chain] = (),
         to_all: Sequence[StreamEdge] = (),
     ) -> None:  # fmt: skip
@@ -297,7 +299,7 @@ class Lowering:
         for edge in to_all:
             declarer.all_grouping(edge.component, edge.stream)
             reads.append((edge, "each task reads all"))
-        self.components.append(LoweredComponent(name, label, parallelism, reads, list(chains)))
+        self.components.append(LoweredComponent(name, str(node), parallelism, reads, list(chains)))
 
     def _lead(self, name: str, parallelism: int, streams: _Streams) -> None:
         """Note which exchanges read the streams of a component."""
@@ -430,3 +432,9 @@ class Lowering:
                 continue
             for one in {output for id_, output in self._readers if id_ == id(reader)}:
                 yield from self._paths(reader, one, (*above, reader), None)
+
+
+def _declared(node: Node, component: Any) -> Any:
+    """Return a component of the engine's with the place of its operator, for errors of which no frame is the user's."""
+    component.declared_at = (node.site.file, node.site.line)
+    return component

@@ -24,14 +24,15 @@ class Reports:
     """
 
     def __init__(
-        self, state: TaskState, context: TaskContext, hooks: Hooks, most_causes: int, is_memory_short: Callable[[], bool]
-    ) -> None:
+        self, state: TaskState, context: TaskContext, hooks: Hooks, most_causes: int, is_memory_short: Callable[[], bool],
+        declared: tuple[str, int] | None = None,
+    ) -> None:  # fmt: skip
         self._state = state
         self._context = context
         self._hooks = hooks
         self._is_memory_short = is_memory_short
-        self._book = ErrorBook(self._report_caught)
-        self.causes = FailureCauses(state.id, state.component_id, most_causes)
+        self._book = ErrorBook(self._report_caught, declared)
+        self.causes = FailureCauses(state.id, state.component_id, most_causes, declared)
 
     def to_master(self, message: Any) -> None:
         """Send a message to the master."""

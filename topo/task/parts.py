@@ -65,7 +65,8 @@ class TaskParts:
         object.__setattr__(spec.context, "clock", env.clock)
         if env.run_beside is not None:
             object.__setattr__(spec.context, "run_beside", env.run_beside)
-        self.reports = Reports(state, spec.context, spec.hooks, spec.limits.causes, lambda: env.is_memory_short())
+        declared = getattr(spec.component, "declared_at", None)
+        self.reports = Reports(state, spec.context, spec.hooks, spec.limits.causes, lambda: env.is_memory_short(), declared)
         targets = _targets(spec.plan, state.id)
         self.outbound = Outbound(state, self.reports, env.codec, targets, reject)
         receivers = [target for target, _ in targets]

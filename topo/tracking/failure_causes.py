@@ -16,9 +16,9 @@ MAX_TEXT = 300
 """Characters of an exception's own text that are kept for a dead letter; `topo errors` has more."""
 
 
-def cause_of(error: BaseException, component: str) -> Cause:
+def cause_of(error: BaseException, component: str, declared: tuple[str, int] | None = None) -> Cause:
     """Return an exception of a component as a dead letter shows it."""
-    return Cause(type(error).__name__, message_of(error)[:MAX_TEXT], component, *place_of(error))
+    return Cause(type(error).__name__, message_of(error)[:MAX_TEXT], component, *place_of(error, declared))
 
 
 class FailureCauses:
@@ -28,9 +28,11 @@ class FailureCauses:
         task: which.
         component: its component.
         max_roots: of one report. What fails beyond that in one batch goes without a cause.
+        declared: file and line of the component, for errors without a frame of the user's own code.
     """
 
-    def __init__(self, task: TaskId, component: str, max_roots: int = 1_000) -> None:
+    def __init__(self, task: TaskId, component: str, max_roots: int = 1_000, declared: tuple[str, int] | None = None) -> None:
+        self._declared = declared
         self._max_roots = max_roots
         self._task = task
         self._component = component
@@ -43,7 +45,7 @@ class FailureCauses:
             return
         cause = self._by_hand
         if error is not None:
-            cause = cause_of(error, self._component)
+            cause = cause_of(error, self._component, self._declared)
         for root in roots:
             self._of_root.setdefault(root, cause)
 
