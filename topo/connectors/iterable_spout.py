@@ -8,9 +8,20 @@ from typing import Any
 
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
+from topo.errors import UserError
 
 _MOST_AT_ONCE = 64
 """Items that are skipped between two looks at the time: each may take long to come."""
+
+
+def items_problem(items: Any) -> str | None:
+    """Return why something cannot be read, and again after a restart, and the fix; None where it can."""
+    shown = f"{items!r:.60} ({type(items).__name__})"
+    if isinstance(items, Iterator):
+        why = "which can be read only once, and items are read again after a crash"
+        return f"{shown}, {why}; give a list, or the function that makes it"
+    can_be_read = callable(items) or isinstance(items, Iterable) or hasattr(items, "__getitem__")
+    return None if can_be_read else f"{shown}; give an iterable, or a function that returns one"
 
 
 class IterableSpout(RetryingSpout):
@@ -18,8 +29,8 @@ class IterableSpout(RetryingSpout):
 
     Several tasks share the items in turn: of n tasks the first takes items 0, n, 2n, ... Each task iterates over all of them,
     and after a restart it iterates again up to where it was, so the iterable must give the same items each time. That counts as
-    progress, however long it takes, and `topo status` shows it. A generator can be read only once; give the function that makes
-    it.
+    progress, however long it takes, and `topo status` shows it. An iterator, such as a generator, can be read only once and is
+    refused; give the function that makes it.
     """
 
     def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]], fields: Sequence[str] = ("value",)) -> None:
@@ -29,7 +40,12 @@ class IterableSpout(RetryingSpout):
             items: an iterable, or a function without arguments that returns one. With one field an item is the value itself,
                 with several it is a sequence of values.
             fields: names of the fields.
+
+        Raises:
+            UserError: the items could be read only once, or not at all.
         """
+        if (problem := items_problem(items)) is not None:
+            raise UserError(f"IterableSpout was given {problem}")
         self.outputs = tuple(fields)
         self._is_single = len(self.outputs) == 1
         self._items = items

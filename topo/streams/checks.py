@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count, cycle, repeat
-from operator import length_hint
 from typing import Any
 
 from topo.api.async_io import RetryStrategy
@@ -15,6 +13,7 @@ from topo.api.operator_bolts import OperatorBolt
 from topo.api.spout import Spout
 from topo.api.two_phase import TwoPhaseSink
 from topo.api.windows import CountWindows
+from topo.connectors.iterable_spout import items_problem
 from topo.errors import UserError
 from topo.streams import aggregates
 from topo.streams.aggregates import Aggregate
@@ -152,6 +151,11 @@ def _function(node: Node) -> Iterator[str]:
         yield f"only takes a class or a type guard; got {function!r:.60}"
     if node.kind == "async_map":
         yield from _async_function(node)
+    if node.kind == "from_iterable":
+        if (unreadable := items_problem(function)) is not None:
+            yield f"from_iterable was given {unreadable}"
+        elif callable(function) and (problem := problem_of(function, "from_iterable", 0, "nothing")) is not None:
+            yield problem
     calls = _WINDOW_CALLS.get(node.settings["result"]) if node.kind == "window" else _CALLED_WITH.get(node.kind)
     if calls is None or (node.kind == "window" and node.settings["result"] not in _WINDOW_CALLS):
         return
@@ -364,13 +368,8 @@ def _ends(graph: Graph) -> Iterator[str]:
     """Refuse results at the end of an input that is known to have none."""
     for node in graph.nodes:
         if node.kind in RUNNING and node.settings["emit"] == AT_END:
-            endless = [source for source in above(node) if source.kind in SOURCES and _is_endless(source.function)]
+            endless = [source for source in above(node) if isinstance(source.function, Spout) and source.function.is_endless]
             yield from (f"{node} emits at the end (AT_END), and {one} never ends; use emit=every('1s')" for one in endless)
-
-
-def _is_endless(items: Any) -> bool:
-    is_repeated = isinstance(items, repeat) and length_hint(items, -1) < 0
-    return is_repeated or isinstance(items, count | cycle) or (isinstance(items, Spout) and items.is_endless)
 
 
 def _goes_by_event_time(node: Node) -> bool:

@@ -47,9 +47,9 @@ def problem_of(function: Any, method: str, arguments: int, what: str) -> str | N
     if not callable(function):
         return f"{method} takes a function of {what}; got {function!r:.60} ({type(function).__name__})"
     own = own_function(function)
-    if own is not None and inspect.iscoroutinefunction(own):
+    if own is not None and (inspect.iscoroutinefunction(own) or inspect.isasyncgenfunction(own)):
         return f"{method} was given an async function, and nothing would await it; give it to async_map"
-    if own is not None and inspect.isgeneratorfunction(own) and method not in ("flat_map", "process"):
+    if own is not None and inspect.isgeneratorfunction(own) and method not in ("flat_map", "process", "from_iterable"):
         return f"{method} was given a generator function, which would not run; give it to flat_map"
     if method == "flat_map" and own is not None and result_type(function) is str:
         return "flat_map was given a function that returns str, which would become its characters; return a list"

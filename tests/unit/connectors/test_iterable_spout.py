@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.connectors.drive import drain, opened
-from topo import IterableSpout
+from topo import IterableSpout, UserError
 from topo.api.context import TaskContext
 from topo.api.streams import declared_streams
 from topo.emission.message_collectors import MessageCollector
@@ -119,3 +119,16 @@ def test_error_while_skipping_is_raised_again_and_is_no_end() -> None:
         with pytest.raises(OSError, match="the disk is away"):
             spout.next_tuple()
     assert not collector.ended
+
+
+@pytest.mark.parametrize(
+    ("items", "problem"),
+    [
+        (iter([1, 2]), r"\(list_iterator\), which can be read only once, and items are read again after a crash; give a list"),
+        ((number for number in (1, 2)), r"\(generator\), which can be read only once"),
+        (5, r"given 5 \(int\); give an iterable, or a function that returns one"),
+    ],
+)
+def test_items_that_could_not_be_read_again_are_refused(items: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        IterableSpout(items)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from topo import FilesSpout, JsonLinesSink, PrintBolt, Spout, TailSpout, TextFileSpout, TopologyError, UserError
+from topo import FilesSpout, JsonLinesSink, PrintBolt, TailSpout, TextFileSpout, TopologyError, UserError
 from topo.streams import (
     AT_END,
     KeyedProcess,
@@ -125,6 +125,10 @@ def generated(word: str) -> Any:
     yield word
 
 
+async def ticks() -> Any:
+    yield "tick"
+
+
 def spelled(word: str) -> str:
     return word
 
@@ -183,7 +187,7 @@ def as_of(flow: StreamBuilder) -> None:
 
 def endless(items: Any) -> Callable[[StreamBuilder], object]:
     def draw(flow: StreamBuilder) -> None:
-        source = flow.from_spout(items, of=str) if isinstance(items, Spout) else flow.from_iterable(items)
+        source = flow.from_spout(items, of=str)
         merged = words(flow, "other").merge(source.map(str))
         merged.rebalance(parallelism=2).key_by(str).reduce(max, emit=AT_END).to(print)
 
@@ -308,8 +312,6 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
             ["reduce at", f"emits at the end (AT_END), and {kind} at test_mistakes.py:", "never ends; use emit=every('1s')"],
         )
         for name, kind, source in (
-            ("count", "from_iterable", itertools.count()),
-            ("repeat", "from_iterable", itertools.repeat(1)),
             ("a followed file", "from_spout", TailSpout("app.log")),
             ("a folder", "from_spout", FilesSpout("logs")),
         )
@@ -319,6 +321,16 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
         ["component 'count': parallelism 40000 is more than max_parallelism 32768; lower it (count at test_mistakes.py:"],
     ),
     "only": (lambda flow: words(flow).only(3).to(print), ["only takes a class or a type guard"]),
+    "iterator": (
+        lambda flow: flow.from_iterable(itertools.count()).to(print),
+        ["from_iterable was given count(0) (count), which can be read only once", "give a list, or the function that makes it"],
+    ),
+    "no iterable": (lambda flow: flow.from_iterable(5).to(print), ["given 5 (int); give an iterable, or a function"]),
+    "source with parameters": (
+        lambda flow: flow.from_iterable(generated, of=str).to(print),
+        ["from_iterable calls its function with 0 (nothing), but it takes (word: 'str')"],
+    ),
+    "async generator": (lambda flow: flow.from_iterable(ticks, of=str).to(print), ["was given an async function"]),
 }
 
 
@@ -410,7 +422,7 @@ def test_operators_that_savepoints_know_by_name_need_one_where_names_are_require
 LISTED_ONCE = FilesSpout("logs", discovery_interval=None)
 
 
-@pytest.mark.parametrize("source", [itertools.repeat("a", 3), TextFileSpout("a.txt"), LISTED_ONCE])
+@pytest.mark.parametrize("source", [TextFileSpout("a.txt"), LISTED_ONCE])
 def test_a_source_that_may_end_can_give_results_at_the_end(source: Any) -> None:
     flow = StreamBuilder("program")
     endless(source)(flow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -234,9 +235,10 @@ def test_the_instance_that_was_given_runs_as_the_first_task_and_others_are_copie
 
 def test_a_component_that_cannot_be_copied_says_what_to_do_when_it_would_have_to_be() -> None:
     def topology(tasks: int) -> Topology:
-        numbers = (number for number in range(3))
-        builder = TopologyBuilder("generator")
-        builder.set_spout("numbers", IterableSpout(numbers), tasks)
+        numbers = IterableSpout(range(3))
+        numbers.lock = Lock()  # type: ignore[attr-defined]
+        builder = TopologyBuilder("numbers")
+        builder.set_spout("numbers", numbers, tasks)
         builder.set_bolt("bolt", Each(lambda tup, collector: None)).shuffle_grouping("numbers")
         return builder.build()
 
