@@ -13,7 +13,8 @@ import pickle
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -87,17 +88,17 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
         return LoadedTopology(_checked(_unpickle(data, parsed.target), reference), sha256(data).hexdigest())
     file = find_file(parsed)
     known = set(sys.modules)
-    with _blaming_user(file, "importing"):
+    with _blaming_user(file, "importing"), _no_arguments(file):
         module, is_fresh = _import(parsed, file)
     value = _attribute(module, parsed, file)
     loader = None if module.__spec__ is None else module.__spec__.loader
     if isinstance(value, Topology | TopologySource) and not is_fresh and loader is not None:
-        with _blaming_user(file, "importing"):
+        with _blaming_user(file, "importing"), _no_arguments(file):
             loader.exec_module(module)
         value = _attribute(module, parsed, file)
     if callable(value):
         arguments = bind_parameters(value, given, f"{parsed.attribute}() of {file.name}")
-        with _blaming_user(file, "building the topology of"):
+        with _blaming_user(file, "building the topology of"), _no_arguments(file):
             value = value(**arguments)
     elif given:
         raise UserError(f"{parsed.attribute} of {file.name} is no function and takes no parameters, but got {', '.join(given)}")
@@ -105,6 +106,25 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
         with _blaming_user(file, "building the topology of"):
             value = value.build()
     return LoadedTopology(_checked(value, reference), hash_of_code(file), _imported_since(known))
+
+
+def import_again(reference: str) -> Any:
+    """Return what a reference names, imported under another name than `__main__`, as workers do. Errors as of `load_topology`."""
+    parsed = parse_reference(reference)
+    file = find_file(parsed)
+    with _blaming_user(file, "importing"), _no_arguments(file):
+        module, _ = _import(parsed, file)
+    return _attribute(module, parsed, file)
+
+
+@contextmanager
+def _no_arguments(file: Path) -> Iterator[None]:
+    """Hide the arguments of this process, which belong to a command of topo, or to a script: no worker has those."""
+    given, sys.argv = sys.argv, [str(file)]
+    try:
+        yield
+    finally:
+        sys.argv = given
 
 
 def search_py_files(py_files: Iterable[str]) -> None:

@@ -421,3 +421,15 @@ def test_a_mistake_in_a_program_of_streams_is_reported_when_it_is_loaded(state: 
     write("flow.py", source=STREAMS.replace(".to(print)", ""))
     with pytest.raises(TopologyError, match=r"no operator reads the results of map at flow\.py:6"):
         load_topology(copy_code(parse_reference("flow.py"), state).reference)
+
+
+def test_a_file_sees_no_arguments_while_it_is_imported_and_while_it_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["topo", "run", "file.py"])
+    file = Path(tmp_path, "arguments.py")
+    file.write_text(
+        SOURCE.format(extra="import sys\nNAME = '-'.join(sys.argv[1:]) or 'none'").replace('name="words"', "name=NAME")
+    )
+    assert load_topology(str(file)).topology.name == "none"
+    assert sys.argv == ["topo", "run", "file.py"]
