@@ -37,6 +37,7 @@ from topo.errors import TopologyError
 from topo.user_errors import is_engine_frame
 
 T = TypeVar("T")
+_WHOLE, _SETTINGS = "the topology", "settings of the topology"
 
 
 class BoltDeclarer:
@@ -100,9 +101,10 @@ class TopologyBuilder:
         self._settings: dict[str, Any] = {}
         self._declared: list[tuple[ComponentSpec, BoltDeclarer]] = []
         self._places: dict[str, dict[str, None]] = {}
-        """By component: the lines of the user's code that declare it."""
+        """By component, or `_WHOLE` or `_SETTINGS` of the topology: the lines of the user's code that declare it."""
         self._carried_types: list[CarriedType] = []
         self._hooks: list[Hook] = []
+        self._note_place(_WHOLE, sys._getframe(1))
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -112,6 +114,7 @@ class TopologyBuilder:
     def config(self, **settings: Any) -> TopologyBuilder:
         """Change settings of the whole topology, such as `message_timeout="10s"`; docs/settings.md lists them."""
         self._settings.update(current_names(settings))
+        self._note_place(_SETTINGS, sys._getframe(1))
         return self
 
     def add_hook(self, hook: Hook) -> TopologyBuilder:
@@ -235,18 +238,25 @@ class TopologyBuilder:
         bind_inputs({spec.id: spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
         choose_outputs(components)
         topology = Topology(self.name, components, config, tuple(self._carried_types), tuple(self._hooks))
-        problems = [f"settings of the topology: {problem}" for problem in problems]
-        problems += map(self._placed, problems_of(topology))
+        problems = [f"{_SETTINGS}: {problem}" for problem in problems]
+        problems += problems_of(topology)
         if problems:
-            raise TopologyError(problems)
+            raise TopologyError([self._placed(problem) for problem in problems])
         return topology
 
     def _placed(self, problem: str) -> str:
-        """Return a problem of a component with the lines that declare it."""
-        for component, places in self._places.items():
-            if problem.startswith((f"component {component}", f"component id {component}", f"bolt {component}")):
-                return f"{problem} ({', '.join(places)})"
-        return problem
+        """Return a problem with the lines that declare its component, those in a cycle, or the topology."""
+        from topo.plan.validation import CYCLE
+
+        cycle = problem.removeprefix(CYCLE).partition(";")[0].split(" -> ") if problem.startswith(CYCLE) else []
+        subjects = [repr(component) for component in dict.fromkeys(cycle)] or [
+            component
+            for component in self._places
+            if problem.startswith((f"component {component}", f"component id {component}", f"bolt {component}"))
+        ]
+        subjects = subjects or [_SETTINGS if problem.startswith(_SETTINGS) and _SETTINGS in self._places else _WHOLE]
+        places = [place for subject in subjects for place in self._places.get(subject, ())]
+        return f"{problem} ({', '.join(places)})" if places else problem
 
 
 def _resolved(inputs: Sequence[Input], aliases: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[Input]:

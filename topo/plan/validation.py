@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
@@ -33,6 +33,7 @@ from topo.plan.operator_validation import operator_problems
 
 _COMPONENT_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _NAME_RULE = "1 to 63 of a-z, A-Z, 0-9, '-' and '_'"
+CYCLE: Final = "the components form a cycle: "
 _BASES: dict[ComponentKind, tuple[type[Component], ...]] = {
     ComponentKind.SPOUT: (Spout,),
     ComponentKind.BOLT: (Bolt, BasicBolt, OperatorBolt),
@@ -310,7 +311,7 @@ def _cycle(specs: Sequence[ComponentSpec]) -> list[str]:
     # Each cycle found is cut open and the search continues, so that one run names them all.
     while cycle := find_cycle(readers):
         path = " -> ".join(cycle)
-        found.append(f"the components form a cycle: {path}; a topology must flow one way, so take out one of these groupings")
+        found.append(f"{CYCLE}{path}; a topology must flow one way, so take out one of these groupings")
         source, target = list(pairwise(cycle))[-1]
         readers[source].remove(target)
     return found

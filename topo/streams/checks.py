@@ -108,7 +108,7 @@ def _kind_with_state(node: Node) -> str | None:
 def _unread(graph: Graph) -> Iterator[str]:
     readers = readers_of(graph.nodes)
     if not graph.nodes:
-        yield f"the program {graph.name!r} has no source; begin with from_files, from_iterable or from_spout"
+        yield f"the program {graph.name!r} at {graph.site} has no source; begin with from_files, from_iterable or from_spout"
     for node in graph.nodes:
         if node.kind in ("sink", "call", READER):
             continue

@@ -105,12 +105,14 @@ class Graph:
 
     Attributes:
         name: of the topology.
+        site: where its builder was made.
         nodes: in the order of their calls.
         captured: for each function of a node its argument, and which variables it had captured when it was given.
         collected: for each `collect` its sink and its results.
     """
 
     name: str
+    site: Site
     nodes: list[Node] = field(default_factory=list)
     captured: list[tuple[Node, str, Any, dict[str, Any]]] = field(default_factory=list)
     collected: list[tuple[Node, Collected]] = field(default_factory=list)

@@ -7,6 +7,7 @@ bolt of the user's the chain is a separate component.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -100,7 +101,7 @@ class Lowering:
     """
 
     def __init__(self, graph: Graph, builder: TopologyBuilder) -> None:
-        self._nodes = graph.nodes
+        self._nodes, self._site = graph.nodes, graph.site
         self._readers = readers_of(graph.nodes)
         self._ids = component_ids(graph.nodes)
         self._edges: dict[int, list[StreamEdge]] = {}
@@ -143,9 +144,10 @@ class Lowering:
         return structs.replace(topology, components=tuple(specs.values()))
 
     def _placed(self, problem: str) -> str:
-        """Return a problem of a component with the place of its operator."""
-        found = next((one for one in self.components if problem.startswith((f"component {one.id!r}", f"bolt {one.id!r}"))), None)
-        return problem if found is None else f"{problem} ({found.label})"
+        """Return a problem with the place of its operator, or of the builder of the program; one with a place as it is."""
+        starts = "component {!r}", "component id {!r}", "bolt {!r}"
+        found = (one.label for one in self.components if problem.startswith(tuple(start.format(one.id) for start in starts)))
+        return problem if re.search(r":\d+\)$", problem) else f"{problem} ({next(found, self._site)})"
 
     # -- bodies ----------------------------------------------------------------------------------------------------------
 

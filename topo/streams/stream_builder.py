@@ -41,7 +41,7 @@ class StreamBuilder(TopologySource):
     """
 
     def __init__(self, name: str, *, require_names: bool = False) -> None:
-        self._graph = Graph(name)
+        self._graph = Graph(name, calling_site())
         self.topology_builder = TopologyBuilder(name)
         self._require_names = require_names
 

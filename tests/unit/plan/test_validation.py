@@ -181,7 +181,9 @@ def test_a_fault_is_reported_once_with_its_fix(change: Change, expected: str) ->
 
 def test_a_topology_without_a_spout_is_refused() -> None:
     found = problems(lambda b: None, TopologyBuilder("empty"))
-    assert found == ["topology 'empty' has no spout, so nothing would ever happen; add one with set_spout(...)"]
+    line = test_a_topology_without_a_spout_is_refused.__code__.co_firstlineno + 1
+    expected = "topology 'empty' has no spout, so nothing would ever happen; add one with set_spout(...)"
+    assert found == [f"{expected} (test_validation.py:{line})"]
 
 
 @pytest.mark.parametrize("name", ["", "word count", "a/b", "x" * 64, "grüße", "Words", "word_count"])
@@ -194,7 +196,7 @@ def test_a_name_that_cannot_name_a_folder_is_refused(name: str) -> None:
 def test_a_name_that_is_refused_comes_with_one_that_is_not() -> None:
     builder = TopologyBuilder("Word_Count 2")
     builder.set_spout("lines", Lines())
-    assert problems(lambda b: None, builder)[0].endswith(", such as 'word-count-2'")
+    assert ", such as 'word-count-2' (test_validation.py:" in problems(lambda b: None, builder)[0]
 
 
 def test_cycles_are_named_with_their_path_and_all_of_them() -> None:
@@ -209,6 +211,18 @@ def test_cycles_are_named_with_their_path_and_all_of_them() -> None:
         "the components form a cycle: a -> b -> c -> a",
         "the components form a cycle: d -> d",
     ]
+    line = tie.__code__.co_firstlineno
+    places = [", ".join(f"test_validation.py:{line + behind}" for behind in behinds) for behinds in ((1, 2, 3), (4,))]
+    assert all(problem.endswith(f"({place})") for problem, place in zip(found, places, strict=True)), found
+
+
+def test_a_problem_of_the_whole_topology_has_the_line_of_its_builder_or_of_config() -> None:
+    builder = TopologyBuilder("Wrong name")
+    builder.set_spout("lines", Lines())
+    builder.config(message_timeout=None)
+    first = test_a_problem_of_the_whole_topology_has_the_line_of_its_builder_or_of_config.__code__.co_firstlineno + 1
+    named, settings = problems(lambda b: None, builder)
+    assert named.endswith(f"(test_validation.py:{first})") and settings.endswith(f"(test_validation.py:{first + 2})")
 
 
 def test_everything_that_is_wrong_is_reported_at_once() -> None:

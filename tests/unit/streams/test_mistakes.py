@@ -212,7 +212,7 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
         lambda flow: words(flow).parse_json(Click, bad=SideOutput("bad", str)).to(print),
         ["no operator reads the side output 'bad' of parse_json at", ".side(...)"],
     ),
-    "no source": (lambda flow: None, ["the program 'program' has no source"]),
+    "no source": (lambda flow: None, ["the program 'program' at test_mistakes.py:", "has no source"]),
     "same name": (
         same_name,
         ["the name 'users' is given to count at test_mistakes.py:{same_name_1} and to reduce", "test_mistakes.py:{same_name_2};"],
@@ -325,6 +325,14 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
         lambda flow: flow.from_iterable(itertools.count()).to(print),
         ["from_iterable was given count(0) (count), which can be read only once", "give a list, or the function that makes it"],
     ),
+    "component id": (
+        lambda flow: words(flow).key_by(str).count(name="a b").to(print),
+        ["component id 'a b' is not allowed; use", "(count 'a b' at test_mistakes.py:"],
+    ),
+    "settings": (
+        lambda flow: words(flow.config(wrkers=2)).to(print),
+        ["settings of the topology: there is no setting 'wrkers'", "(test_mistakes.py:"],
+    ),
     "no iterable": (lambda flow: flow.from_iterable(5).to(print), ["given 5 (int); give an iterable, or a function"]),
     "source with parameters": (
         lambda flow: flow.from_iterable(generated, of=str).to(print),
@@ -344,7 +352,7 @@ def test_a_mistake_is_found_at_build_with_its_place_and_the_fix(case: str) -> No
     expected = [re.sub(r"(?<=py:)\{(\w+)\}", lambda found: str(lines[found[1]]), part) for part in expected]
     assert len(found) == 1, found
     assert [part for part in expected if part not in found[0]] == [], found[0]
-    assert "test_mistakes.py:" in found[0] or case == "no source"
+    assert "test_mistakes.py:" in found[0]
 
 
 def test_one_instance_of_a_process_serves_one_operator() -> None:
