@@ -106,7 +106,8 @@ class StreamTest:
     def __init__(self, *, seed: int = 0, parallelism: Mapping[str, int] | None = None, **settings: Any) -> None:
         self.flow = StreamBuilder("test")
         self.seed, self._parallelism = seed, dict(parallelism or {})
-        self._settings = {"delivery": "exactly_once", "checkpoint_interval": _CHECKPOINTS, **settings}
+        often = {"checkpoint_interval": _CHECKPOINTS, "checkpoint_pause": _CHECKPOINTS}
+        self._settings = {"delivery": "exactly_once", **often, **settings}
         self._names: list[str] = []
         self._sinks = 0
         self._sent = 0

@@ -133,3 +133,15 @@ def test_a_failure_names_its_seed() -> None:
     with pytest.raises(AssertionError, match="another order") as raised:
         body()
     assert raised.value.__notes__ == ["with seed=4"]
+
+
+@StreamTest.every_seed(range(6))
+def test_results_of_a_watermark_are_taken_however_long_ago_the_last_checkpoint_was(test: StreamTest) -> None:
+    numbers = test.source(int)
+    keyed = numbers.stream.key_by(lambda number: "all")
+    seen = test.collect(keyed.window(Tumbling("1s")).count().values())
+    for second in range(12):
+        numbers.send(second, at=second * 1_000)
+        test.advance(f"{second * 7}ms")
+        numbers.watermark(second * 1_000 + 999)
+        assert [(one.start, one.value) for one in seen.take()] == [(second * 1_000, 1)]
