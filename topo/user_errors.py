@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ FIRST_INTERVAL_S = 1.0
 LONGEST_INTERVAL_S = 60.0
 SILENCE_S = 600.0
 """Time without a report after which an error is reported as a new one."""
+_VARYING = re.compile(r"\d+([.,]\d+)*|(?<=restarted )(at once|in [\d.]+ s)")
 
 
 @dataclass(slots=True)
@@ -137,7 +139,12 @@ def message_of(error: BaseException) -> str:
         return f"(its text cannot be read: {type(broken).__name__})"
 
 
-_ErrorKey = tuple[str, str, int]
+_ErrorKey = tuple[str, str, int | str]
+
+
+def error_key(kind: str, file: str, line: int, message: str) -> _ErrorKey:
+    """Return what errors that are counted together share: the line, or without one the message apart from its numbers."""
+    return kind, file, line or _VARYING.sub("#", message)
 
 
 @dataclass(slots=True)
@@ -167,7 +174,7 @@ class ErrorBook:
     def record(self, error: BaseException, now: float) -> None:
         """Report the error at once when it is new, else with a `flush`."""
         kind, place = type(error).__name__, place_of(error, self.declared)
-        key = (kind, *place)
+        key = error_key(kind, *place, message_of(error))
         if key in self._held:
             self._held[key].count += 1
             return

@@ -95,7 +95,7 @@ def test_a_lost_broker_is_reported_when_it_goes_and_when_it_is_back(scene: Scene
     pids = [pid_of(running.status(), "in", index) for index in range(2)]
     broker.kill()
     try:
-        eventually(lambda: "no broker of bootstrap_servers" in errors_of(running), 120, what="the loss")
+        eventually(lambda: "nothing can be read: no broker" in errors_of(running), 120, what="the loss")
     finally:
         broker.start_again()
     broker.produce(topic, ["2"])

@@ -143,6 +143,15 @@ def test_errors_alike_are_counted_and_reported_together_after_a_second(reports: 
     assert book.next_deadline is None
 
 
+def test_errors_without_a_place_are_alike_when_their_texts_differ_only_in_numbers(reports: Reports) -> None:
+    book = ErrorBook(reports.append)
+    for text in ("no broker answers", "topic 1 is missing", "no broker answers", "topic 2 is missing", "reading continues"):
+        book.record(ValueError(text), 10.0)
+    assert reports.counts() == [("no broker answers", 1), ("topic 1 is missing", 1), ("reading continues", 1)]
+    book.flush(11.0)
+    assert reports.counts()[3:] == [("no broker answers", 1), ("topic 2 is missing", 1)]
+
+
 def test_an_error_that_comes_back_later_waits_for_the_next_flush(reports: Reports) -> None:
     book = ErrorBook(reports.append)
     book.record(caught(broken), 10.0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
-_VARYING = re.compile(r"\d+([.,]\d+)*|(?<=restarted )(at once|in [\d.]+ s)")
+from topo.user_errors import error_key
 
 
 def distinct(rows: Iterable[dict[str, Any]], *, has_times: bool = False) -> list[dict[str, Any]]:
@@ -17,7 +16,7 @@ def distinct(rows: Iterable[dict[str, Any]], *, has_times: bool = False) -> list
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
-        key = (row["component"], row["kind"], row["file"], row["line"] or _VARYING.sub("#", row["message"]))
+        key = (row["component"], error_key(row["kind"], row["file"], row["line"], row["message"]))
         earlier = found.pop(key, None)
         found[key] = {name: row[name] for name in ("component", "kind", "message", "file", "line", "task", "worker")} | {
             "count": row["count"] + (earlier["count"] if earlier else 0),
