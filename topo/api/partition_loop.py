@@ -75,6 +75,7 @@ class PartitionSettings(Protocol):
     on_bad_record: Literal["dead_letter", "fail", "drop"]
     on_lost: Literal["fail", "skip"]
     batch_size: int
+    lag_metric: str
 
     def partitions(self) -> Iterable[Partition | str]:
         """Return the partitions that there are."""
@@ -123,7 +124,7 @@ class PartitionLoop:
         """Whether the engine knows that, since the start or the last restart."""
         metrics = context.metrics
         self._records, self._bad, self._lost = map(metrics.counter, ("records", "bad_records", "lost_records"))
-        self._partitions_gauge, self._lag_gauge = metrics.gauge("partitions"), metrics.gauge("lag")
+        self._partitions_gauge = metrics.gauge("partitions")
         self._lag_at = -inf
         self._begin(stored)
 
@@ -156,7 +157,9 @@ class PartitionLoop:
         if now >= self._lag_at:
             self._lag_at = now + LAG_INTERVAL_S
             try:
-                self._lag_gauge.set(self._reader.lag() or 0)
+                if (lag := self._reader.lag()) is not None:
+                    # Made here: 0 would say that nothing is left to read.
+                    self._context.metrics.gauge(self._spout.lag_metric).set(lag)
             except Exception as error:
                 self._collector.report_error(error)
 

@@ -167,7 +167,7 @@ class PartitionReader(Protocol):
         """Take the positions, by partition, up to which everything is done: for the source, if it wants to know."""
 
     def lag(self) -> int | None:
-        """Return how many records the source has that were not read; None if that is not known."""
+        """Return how many records the source has that were not read, or its bytes and so on; None if that is not known."""
 
     def close(self) -> None:
         """Release all resources."""

@@ -42,6 +42,7 @@ class PartitionedSpout(Spout):
         on_lost: "fail": where the source no longer has the records behind the position, the partition stands still and the
             error is reported again and again; "skip": it is reported once, and reading continues.
         batch_size: the most rows of one call of `poll`.
+        lag_metric: the name of the gauge of the reader's `lag`; "lag_bytes" and so on where it does not count records.
     """
 
     discovery_interval: str | timedelta | None = "10s"
@@ -49,6 +50,7 @@ class PartitionedSpout(Spout):
     on_bad_record: Literal["dead_letter", "fail", "drop"] = "dead_letter"
     on_lost: Literal["fail", "skip"] = "fail"
     batch_size: int = 1000
+    lag_metric: str = "lag"
     _loop: PartitionLoop | None = None
 
     # -- to be defined -------------------------------------------------------------------------------------------------------

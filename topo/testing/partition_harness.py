@@ -29,6 +29,7 @@ class PartitionTask:
         given_up: bad records: partition, position, record.
         has_ended: whether its input has ended.
         is_idle: whether it has marked its output as idle, and no partition has begun since.
+        metrics: those that it keeps.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class PartitionTask:
         kept = None if stored is None else owned(stored, index, parallelism)
         self._positions = PartitionPositions(kept)
         context = TaskContext("harness", "spout", index + 1, index, parallelism, committed_position=kept, clock=clock)
+        self.metrics = context.metrics
         spout.open(context, self._collector)
 
     def turn(self) -> None:

@@ -270,6 +270,17 @@ def faulty(spout: Listed, *calls: str) -> Any:
     return WithReader(**spout.listed)
 
 
+def test_a_lag_is_shown_when_it_is_known_and_by_the_name_that_the_spout_gives() -> None:
+    def shown(spout: Any) -> dict[str, float]:
+        harness = PartitionHarness(lambda: spout)
+        harness.turns()
+        return {name: value for name, value in harness.tasks[0].metrics.snapshot().gauges.items() if "lag" in name}
+
+    in_bytes = faulty(Listed(a=[1]))
+    in_bytes.lag_metric = "lag_bytes"
+    assert [shown(Listed(a=[1])), shown(faulty(Listed(a=[1]))), shown(in_bytes)] == [{}, {"lag": 7.0}, {"lag_bytes": 7.0}]
+
+
 def test_a_lag_that_raises_is_reported_and_loses_no_row() -> None:
     harness = PartitionHarness(lambda: faulty(Listed(a=[1, 2]), "lag"))
     harness.turns()
