@@ -36,6 +36,7 @@ class GeneratorReader:
         read: returns the rows of a partition behind a position, as `PartitionedSpout.read` does.
         begin: returns where a new partition begins, as `PartitionedSpout.begin` does.
         committed: takes the positions up to which everything is done.
+        lag: returns the lag, as `PartitionReader.lag` does.
         most_open: how many partitions are read at the same time; the others wait until one of these ends. Paused ones do not
             count, since others may have to be read before them. None: all.
     """
@@ -46,11 +47,13 @@ class GeneratorReader:
         begin: Callable[[Partition, bool], Any] = lambda _partition, _found_later: None,
         committed: Callable[[Mapping[str, Any]], None] = lambda _positions: None,
         *,
+        lag: Callable[[], int | None] = lambda: None,
         most_open: int | None = None,
     ) -> None:
         self._read = read
         self._begin = begin
         self.committed = committed
+        self._lag = lag
         self._readings: dict[str, _Reading] = {}
         self._most_open = most_open
         self._turns: deque[str] = deque()
@@ -166,7 +169,7 @@ class GeneratorReader:
                 output.rows(partition, [row.values], [row.position], None if row.timestamp is None else [row.timestamp])
 
     def lag(self) -> int | None:
-        return None
+        return self._lag()
 
     def close(self) -> None:
         for reading in list(self._readings.values()):

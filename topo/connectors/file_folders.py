@@ -19,14 +19,15 @@ from topo.extras import EXTRAS, pip_install
 
 
 class FoundFile(NamedTuple):
-    """A file below a folder: its path there, an identity that changes when it is written again, and when it was written.
+    """A file below a folder: its path there, an identity that changes when it is written again, when it was written, its size.
 
-    `modified` is in seconds since 1970, at most now; infinite where it is not known.
+    `modified` is in seconds since 1970, at most now; infinite where it is not known. `size` is None where it is not known.
     """
 
     name: str
     identity: str
     modified: float
+    size: int | None
 
 
 class FileFolder(Protocol):
@@ -108,7 +109,7 @@ class LocalFolder:
                         # Removed since it was listed.
                         continue
                     if found.st_mtime_ns <= settled_ns:
-                        yield FoundFile(relative, _identity_of(found), found.st_mtime)
+                        yield FoundFile(relative, _identity_of(found), found.st_mtime, found.st_size)
 
     def _cannot_list(self, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -200,7 +201,7 @@ class RemoteFolder:
         for path, info in listed.items():
             name = path.removeprefix(self._root).lstrip("/")
             if fnmatch(name.rpartition("/")[2], pattern) and is_visible(name):
-                yield FoundFile(name, _remote_identity(info), _modified(info))
+                yield FoundFile(name, _remote_identity(info), _modified(info), info.get("size"))
 
     def identity(self, name: str) -> str:
         # Not as a listing had it before.

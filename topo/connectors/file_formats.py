@@ -46,6 +46,11 @@ class FilePiece(NamedTuple):
 ReadFile = Callable[[BinaryIO, int], Iterator[FilePiece]]
 
 
+def is_compressed(name: str) -> bool:
+    """Whether the name of a file ends as that of a compressed one."""
+    return name.endswith(tuple(COMPRESSIONS))
+
+
 def decompressed(file: BinaryIO, name: str) -> BinaryIO:
     """Return the contents of a file, decompressed if its name ends as that of a compressed one."""
     opener = next((opener for suffix, opener in COMPRESSIONS.items() if name.endswith(suffix)), None)

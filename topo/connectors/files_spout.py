@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -19,11 +18,12 @@ from topo.api.spout import SpoutCollector
 from topo.config import parse_size
 from topo.connectors.file_ages import FileAges
 from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_remote, local_path
-from topo.connectors.file_formats import ReadFile, decompressed, read_csv, read_lines, read_parquet
+from topo.connectors.file_formats import ReadFile, decompressed, is_compressed, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
 from topo.connectors.line_reader import LineReader
 from topo.connectors.record_decoder import Decode, decoder_of
+from topo.connectors.unread_bytes import UnreadBytes
 from topo.errors import ConfigError, TopoEnvironmentError
 
 FORMATS = ("lines", "json", "csv", "parquet")
@@ -47,6 +47,8 @@ class FilesSpout(PartitionedSpout):
     A file must not change after it is complete: names that begin with "." or "_" are left out, so write under such a name and
     rename. With `follow` files grow and are rotated, as logs are.
     """
+
+    lag_metric = "lag_bytes"
 
     def __init__(
         self,
@@ -153,6 +155,8 @@ class FilesSpout(PartitionedSpout):
         """Of these files: the identities that are known, and reported if they are new ones."""
         self._missing: set[str] = set()
         """Those of them that the last listing has not found."""
+        self._unread = UnreadBytes()
+        self._followed: dict[str, FollowedFile] = {}
 
     @property
     def is_endless(self) -> bool:
@@ -176,7 +180,11 @@ class FilesSpout(PartitionedSpout):
 
     def reader(self, context: TaskContext) -> PartitionReader:
         """Return a reader that has a limited number of files open, but for files without an end."""
-        return GeneratorReader(self.read, self.begin, self.committed, most_open=None if self._follow else _MOST_OPEN)
+        most_open = None if self._follow else _MOST_OPEN
+        return GeneratorReader(self.read, self.begin, self.committed, lag=self._lag, most_open=most_open)
+
+    def _lag(self) -> int | None:
+        return sum(file.unread() for file in self._followed.values()) if self._follow else self._unread.total()
 
     def _reader(self) -> ReadFile:
         fields = self._fields or ()
@@ -195,10 +203,13 @@ class FilesSpout(PartitionedSpout):
     def partitions(self) -> Iterator[Partition | str]:
         """Yield the files that are complete; report those that were written to after their end was read."""
         files = list(self._folder.find(self._pattern))
-        found = {file.name: file.identity for file in (files if self._ages is None else self._ages.kept(files))}
+        if self._ages is not None:
+            files = self._ages.kept(files)
+        found = {file.name: file.identity for file in files}
         if self._follow:
             yield from map(self._rotated.partition, self._rotated.live(found))
             return
+        self._unread.listed({file.name: file.size for file in files if self._is_mine(file.name)})
         # A copy, since the task reads meanwhile.
         gone = set(self._identities) - found.keys()
         for name in gone & self._missing:
@@ -229,13 +240,16 @@ class FilesSpout(PartitionedSpout):
         )
 
     def _came_late(self, name: str) -> None:
-        if Partition(name).owner(self._context.parallelism) == self._context.task_index:
+        if self._is_mine(name):
             self._report(
                 TopoEnvironmentError(
                     f"file {name!r} is not read: it has come when it was older than the newest file by more than max_file_age; "
                     "raise it, or write the file again"
                 )
             )
+
+    def _is_mine(self, name: str) -> bool:
+        return Partition(name).owner(self._context.parallelism) == self._context.task_index
 
     def _report(self, error: TopoEnvironmentError) -> None:
         """Report an error of a listing, on the task's thread."""
@@ -249,8 +263,13 @@ class FilesSpout(PartitionedSpout):
     def read(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         """Yield the records of a file behind (place, identity of the file)."""
         if self._follow:
-            yield from self._followed(partition, position)
-            return
+            return self._lines(partition, position)
+        # Other places are no offsets in the stored file.
+        is_offset = position is not None and self._format in ("lines", "json") and not is_compressed(partition.name)
+        self._unread.reached(partition.name, position[0] if is_offset else 0)
+        return self._records(partition, position)
+
+    def _records(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         name = partition.name
         identity = self._folder.identity(name)
         place, known = (0, identity) if position is None else position
@@ -259,6 +278,8 @@ class FilesSpout(PartitionedSpout):
         last = position
         with self._folder.open(name) as file:
             for chunk in self._read_file(decompressed(file, name), place):
+                if self._format != "parquet":
+                    self._unread.reached(name, file.tell())
                 if chunk.rows:
                     positions = [(one, identity) for one in chunk.places]
                     last = positions[-1]
@@ -276,6 +297,7 @@ class FilesSpout(PartitionedSpout):
         except FileNotFoundError:
             # It was removed, and all of it was read.
             pass
+        self._unread.ended(name)
         self._ends[name] = last
         self._identities[name] = {identity}
         self._finish(name)
@@ -295,12 +317,16 @@ class FilesSpout(PartitionedSpout):
         report = self._collector.report_error
         return FollowedFile(path, reader, self._rotated.of(path.name), self._rotate_wait_s, report, "FilesSpout"), reader
 
-    def _followed(self, partition: Partition, position: Any) -> Iterator[Yielded]:
+    def _lines(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         file, reader = self._open_followed(partition)
-        with closing(reader):
+        self._followed[partition.name] = file
+        try:
             if position is not None:
                 file.go_to(position)
             yield from followed_rows(file, reader, self._decoder(), self._format == "json", self._max_line)
+        finally:
+            del self._followed[partition.name]
+            reader.close()
 
     def committed(self, positions: Mapping[str, Any]) -> None:
         """Remove or move the files of which all is done, or let them be forgotten, if that is wanted."""

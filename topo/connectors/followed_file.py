@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -123,6 +123,21 @@ class FollowedFile:
             return line
         return None
 
+    def unread(self) -> int:
+        """Return how many bytes there are behind the place, also in the files that follow the open one."""
+        try:
+            live = self._path.stat()
+        except FileNotFoundError:
+            live = None
+        if self._reader.file is None:
+            return 0 if live is None else live.st_size
+        mine = os.fstat(self._reader.file.fileno())
+        unread = max(0, mine.st_size - self._reader.offset)
+        if live is not None and os.path.samestat(mine, live):
+            return unread
+        between = sum(file.size for _, file in self._followers() if file.inode != self._inode)
+        return unread + between + (0 if live is None else live.st_size)
+
     def close(self) -> None:
         """Close the file."""
         self._reader.close()
@@ -210,13 +225,17 @@ class FollowedFile:
         ]
         return [path for _, path in sorted(found)]
 
-    def _open_next(self) -> None:
-        """Continue with the file that followed the open one, which has been read to its end and left."""
+    def _followers(self) -> Iterator[tuple[Path, _Look]]:
+        """Yield the rotated files that were written to after the open one, and were not read."""
         assert self._reader.file is not None
         left_at = os.fstat(self._reader.file.fileno()).st_mtime_ns
-        self._done.add((self._inode, self._digest))
         for path in self._old_files():
             file = self._look(path, _HEAD_BYTES)
-            if file and file.mtime_ns >= left_at and (file.inode, file.head) not in self._done and self._begin(path):
-                return
-        self._begin(self._path)
+            if file and file.mtime_ns >= left_at and (file.inode, file.head) not in self._done:
+                yield path, file
+
+    def _open_next(self) -> None:
+        """Continue with the file that followed the open one, which has been read to its end and left."""
+        self._done.add((self._inode, self._digest))
+        if not any(self._begin(path) for path, _ in self._followers()):
+            self._begin(self._path)

@@ -68,9 +68,9 @@ def test_an_old_file_that_is_not_done_is_read_on(tmp_path: Path) -> None:
 def test_a_time_that_is_not_known_makes_no_other_file_old() -> None:
     late, left_out = list[str](), list[int]()
     ages = FileAges(7 * 86_400, [], lambda name: False, late.append, left_out.append)
-    first = [FoundFile("unknown", "1", inf), FoundFile("today", "1", 30 * 86_400), FoundFile("old", "1", 0)]
+    first = [FoundFile("unknown", "1", inf, 1), FoundFile("today", "1", 30 * 86_400, 1), FoundFile("old", "1", 0, 1)]
     assert [file.name for file in ages.kept(first)] == ["unknown", "today"]
-    new = FoundFile("new", "1", 29 * 86_400)
+    new = FoundFile("new", "1", 29 * 86_400, 1)
     assert [file.name for file in ages.kept([*first, new])] == ["unknown", "today", "new"]
     assert late == [] and left_out == [1]
 
