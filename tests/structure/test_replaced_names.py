@@ -53,6 +53,7 @@ EXCEPTIONS = {
     "tests/unit/test_user_errors.py": COUNTS,
     "tests/unit/testing/test_operator_harness_async.py": LIMIT,
     "tests/unit/testing/test_many_bad_records.py": LIMIT,
+    "tests/unit/testing/test_topology_test_async.py": LIMIT,
     "tests/unit/testing/test_unaccounted.py": PLANTS,
     "tests/unit/user_code/test_load.py": LIMIT,
 }

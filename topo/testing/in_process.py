@@ -245,8 +245,8 @@ class InProcessCluster:
         self._arrived: deque[tuple[bytes, bytes]] = deque()
         self._ended: list[WorkerEnd] = []
         self._markers: dict[Life, InFlightTuples | None] = {}
-        self._waited_s = 0.0
-        """Real seconds since a thread or a socket has brought anything."""
+        self._waited_s, self._seen_calls = 0.0, 0
+        """Real seconds since anything has happened in the loops of asynchronous calls, and how many callbacks there were."""
 
     def _new_incarnation(self) -> Incarnation:
         return Incarnation(self.chance.getrandbits(62) + 1)
@@ -273,13 +273,14 @@ class InProcessCluster:
     def _wait_outside(self) -> bool:
         """Wait, in real time, for threads and sockets of asynchronous calls; return whether there are any. The clock stands."""
         loops = [host.calls for host in self.hosts.values() if host.calls is not None and host.calls.waits_outside]
+        seen = sum(loop.scheduled_calls for loop in loops)
+        if seen != self._seen_calls:
+            self._waited_s, self._seen_calls = 0.0, seen
         if not loops or self._waited_s >= PATIENCE_S:
             return False
         for loop in loops:
             loop.wait(GLANCE_S)
             self._waited_s += GLANCE_S
-        if any(host.task.mailbox.may_have_mail for host in self.hosts.values()):
-            self._waited_s = 0.0
         return True
 
     def _next_deadline(self, now: float) -> float:

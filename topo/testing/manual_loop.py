@@ -36,12 +36,15 @@ class ManualLoop(asyncio.SelectorEventLoop):
 
     Args:
         now_ms: the manual clock.
+
+    Attributes:
+        scheduled_calls: how many callbacks there were: they stand still while all wait for a thread, a socket or the clock.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now = now_ms
         self._due: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._scheduled_calls = 0
+        self.scheduled_calls = 0
         self._in_threads = 0
         self._calls: set[asyncio.Task[Any]] = set()
         self._waiting = _Selector()
@@ -55,7 +58,7 @@ class ManualLoop(asyncio.SelectorEventLoop):
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """As every loop does; counted, so that `turn` knows whether anything is left to run."""
-        self._scheduled_calls += 1
+        self.scheduled_calls += 1
         return super().call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -63,8 +66,8 @@ class ManualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         """As every loop does; remembered, so that `next_due_ms` can say it."""
         handle = super().call_at(when, callback, *args, context=context)
-        heappush(self._due, (when, self._scheduled_calls, handle))
-        self._scheduled_calls += 1
+        heappush(self._due, (when, self.scheduled_calls, handle))
+        self.scheduled_calls += 1
         return handle
 
     @property
@@ -86,9 +89,9 @@ class ManualLoop(asyncio.SelectorEventLoop):
 
     @property
     def waits_outside(self) -> bool:
-        """Whether a thread or a socket is waited for, which take real time."""
-        # One entry is the loop's own, by which threads wake it.
-        return self._in_threads > 0 or len(self._waiting.get_map()) > 1
+        """Whether a thread is waited for, or a call may wait for a socket, which take real time."""
+        # One entry is the loop's own, by which threads wake it. Connections stay open without a call.
+        return self._in_threads > 0 or (bool(self._calls) and len(self._waiting.get_map()) > 1)
 
     @property
     def next_due_ms(self) -> int | None:
@@ -106,8 +109,8 @@ class ManualLoop(asyncio.SelectorEventLoop):
     def turn(self) -> None:
         """Run everything that can run without the clock being moved."""
         before = -1
-        while before != self._scheduled_calls:
-            before = self._scheduled_calls
+        while before != self.scheduled_calls:
+            before = self.scheduled_calls
             super().call_soon(self.stop)
             self.run_forever()
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socketserver
 import threading
+import time
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from topo import AsyncBolt, AsyncMode, BasicBolt, FixedDelayRetry, IterableSpout, Topology, TopologyBuilder
-from topo.testing import CRASH, END, ManualClock, TopologyTest
+from topo.testing import ADVANCE, CRASH, END, ManualClock, TopologyTest
 
 MODES = pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once", "at_most_once"])
 
@@ -95,6 +97,51 @@ def test_threads_of_calls_are_waited_for() -> None:
     test = TopologyTest(topology(Threads()), sources={"source": [1, END]})
     test.run()
     assert test.emitted("calls") == [(True,)]
+
+
+class Asks(AsyncBolt):
+    """Asks a server over one connection, which stays open, and sleeps now and then."""
+
+    outputs = ("answer",)
+
+    def __init__(self, port: int) -> None:
+        super().__init__(capacity=1)
+        self.port = port
+
+    async def open(self, context: Any) -> None:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def call(self, tup: Any) -> Any:
+        for part in (b"a", b"b"):
+            self.writer.write(part + b"\n")
+            answer = await asyncio.wait_for(self.reader.readline(), 10)
+            await asyncio.sleep(tup["seconds"])
+        return (answer,)
+
+    async def close(self) -> None:
+        self.writer.close()
+
+
+class Echo(socketserver.StreamRequestHandler):
+    """Takes more than a glance, in real time, for each line."""
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            time.sleep(0.05)
+            self.wfile.write(line)
+
+
+def test_answers_are_waited_for_also_over_a_connection_that_was_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topo.testing.in_process.PATIENCE_S", 1.0)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        script = [0, ADVANCE("1m"), 8, ADVANCE("1m"), 0, END]
+        test = TopologyTest(topology(Asks(server.server_address[1])), sources={"source": script})
+        test.run()
+        server.shutdown()
+        thread.join()
+    assert test.emitted("calls") == [(b"b\n",)] * 3 and test.errors() == []
 
 
 # -- components that move the clock
