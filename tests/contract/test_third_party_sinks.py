@@ -20,7 +20,10 @@ LEDGER = "\n".join(re.findall(r"^```python\n(.*?)^```", SECTION, re.MULTILINE | 
 """The sink of docs/connectors.md, and its tests."""
 
 OTHERS = '''
-from topo import Bolt
+import asyncio
+import os
+
+from topo import AsyncBolt, Bolt
 from topo.testing.contracts import AtLeastOnceSinkContract
 
 
@@ -93,6 +96,30 @@ class TestLog(AtLeastOnceSinkContract):
     def rows(self, folder):
         path = folder / "log"
         return list(map(int, path.read_text().splitlines())) if path.exists() else []
+
+
+class Sender(AsyncBolt):
+    """Asynchronous calls, several at a time."""
+
+    def __init__(self, path):
+        super().__init__(capacity=3)
+        self.path = path
+
+    async def call(self, tup):
+        await asyncio.to_thread(self.send, tup["n"])
+
+    def send(self, number):
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(file, f"{number}\\n".encode())
+        os.close(file)
+
+
+class TestSender(TestLog):
+    def sink(self, folder):
+        return Sender(folder / "log")
+
+    def rows(self, folder):
+        return sorted(super().rows(folder))
 '''
 
 
@@ -253,6 +280,51 @@ FAULTS = [
         """,
         base="Log",
     ),
+    Fault(
+        "SendsWhatIsAcked",
+        "test_a_killed_process_has_lost_no_acked_row",
+        """
+        async def call(self, tup):
+            self.later = asyncio.ensure_future(self.send_later(tup))
+
+        async def send_later(self, tup):
+            await asyncio.sleep(1)
+            await super().call(tup)
+        """,
+        base="Sender",
+    ),
+    Fault(
+        "SendsInSilence",
+        "test_a_row_that_is_not_written_is_not_acked",
+        """
+        async def call(self, tup):
+            try:
+                await super().call(tup)
+            except OSError:
+                pass
+        """,
+        base="Sender",
+    ),
+    Fault(
+        "SendsAllOfItsLife",
+        "test_a_row_that_was_acked_is_not_written_again_after_a_crash",
+        """
+        async def open(self, context):
+            if self.path.exists():
+                for number in self.path.read_text().split():
+                    self.send(number)
+        """,
+        base="Sender",
+    ),
+    Fault(
+        "LeavesASessionOpen",
+        "test_a_closed_sink_leaves_nothing_open_and_can_be_closed_again",
+        """
+        async def open(self, context):
+            self.session = open(os.devnull)
+        """,
+        base="Sender",
+    ),
 ]
 
 
@@ -275,7 +347,7 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The output of pytest for the tests of all planted faults."""
     code, tests = LEDGER + OTHERS, []
     for fault in FAULTS:
-        file = "log" if fault.base == "Log" else "ledger.db"
+        file = "ledger.db" if fault.base == "Ledger" else "log"
         code += f"\n\nclass {fault.name}({fault.base}):{indent(dedent(fault.code), '    ')}"
         code += f"\n\nclass Test{fault.name}(Test{fault.base}):\n    def sink(self, folder):\n"
         code += f"        return {fault.name}(folder / {file!r})\n"
