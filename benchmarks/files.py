@@ -2,9 +2,11 @@
 
     python -m benchmarks.files                      500,000 rows, five runs of each in turn
     python -m benchmarks.files --rows 100000 --runs 9
+    python -m benchmarks.files --commits 500        steps of 500 checkpoints of a DeltaSink, beside write_deltalake
 
 Figures are processor time of the process, which other work on the machine changes little. A spout's messages are dropped as soon
-as they were emitted; a sink has one checkpoint, whose files are durable and published at the end.
+as they were emitted; a sink has one checkpoint, whose files are durable and published at the end. Those of commits are of a table
+that grows by a version and 1,000 rows with each.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -106,33 +109,70 @@ def write_bare_parquet(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[
     return len(rows)
 
 
+class _SinkTask:
+    """A task with a sink of files, and its checkpoints."""
+
+    def __init__(self, sink: Any) -> None:
+        self.sink, self._collector = sink, BoltCollector("sink", (), _refuse)
+        context = TaskContext("bench", "sink", 1, config=replace(TopologyConfig(), delivery="exactly_once"))
+        sink.prepare(context, self._collector)
+        self.output = StagedOutput(sink)
+        self.output.restore(None)
+
+    def write(self, rows: list[tuple[Any, ...]], fields: tuple[str, ...]) -> None:
+        """Have the sink process rows."""
+        for first in range(0, len(rows), ROOM):
+            origin = Origin("source", 2, "default", fields)
+            for row in rows[first : first + ROOM]:
+                self.sink.execute(TrackedTuple.made(row, origin, None, 1, (), ()))
+            self._collector.clear()
+
+
 def write_sink(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...], kind: Any = FilesSink, **settings: Any) -> int:
     """Write rows with a sink of files, in one checkpoint."""
-    sink = kind(folder / "sink", **settings)
-    collector = BoltCollector("sink", (), _refuse)
-    sink.prepare(TaskContext("bench", "sink", 1, config=replace(TopologyConfig(), delivery="exactly_once")), collector)
-    output = StagedOutput(sink)
-    output.restore(None)
-    for first in range(0, len(rows), ROOM):
-        origin = Origin("source", 2, "default", fields)
-        for row in rows[first : first + ROOM]:
-            sink.execute(TrackedTuple.made(row, origin, None, 1, (), ()))
-        collector.clear()
-    output.snapshot(1)
-    output.complete(1)
-    sink.cleanup()
+    task = _SinkTask(kind(folder / "sink", **settings))
+    task.write(rows, fields)
+    task.output.snapshot(1)
+    task.output.complete(1)
+    task.sink.cleanup()
     return len(rows)
 
 
 def write_bare_delta(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...]) -> int:
-    """Write a Delta table as a program without topo does: one table in memory, one version."""
+    """Add to a Delta table as a program without topo does: one table in memory, one version."""
     import pyarrow as pa
     from deltalake import write_deltalake
 
     kinds = (pa.int64(), pa.string(), pa.float64())
     arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
-    write_deltalake(folder / "table", pa.table(arrays, names=list(fields)))
+    write_deltalake(folder / "table", pa.table(arrays, names=list(fields)), mode="append")
     return len(rows)
+
+
+def measure_commits(folder: Path, count: int, rows: list[tuple[Any, ...]], fields: tuple[str, ...], **settings: Any) -> None:
+    """Print how long the steps of checkpoints of a DeltaSink take, and what versions without topo take: milliseconds."""
+    task = _SinkTask(DeltaSink(folder / "sink", **settings))
+    steps: dict[str, list[tuple[float, float]]] = {"pre_commit": [], "commit": [], "write_deltalake": []}
+
+    def timed(step: str, call: Callable[[], object]) -> None:
+        began, cpu = time.perf_counter(), time.process_time()
+        call()
+        steps[step].append(((time.perf_counter() - began) * 1e3, (time.process_time() - cpu) * 1e3))
+
+    for number in range(1, count + 1):
+        task.write(rows, fields)
+        timed("pre_commit", partial(task.output.snapshot, number))
+        timed("commit", partial(task.output.complete, number))
+        timed("write_deltalake", partial(write_bare_delta, folder, rows, fields))
+    task.sink.cleanup()
+    part = max(1, count // 10)
+    for name, taken in steps.items():
+        waits, cpu = zip(*taken, strict=True)
+        ends = statistics.median(waits[:part]), statistics.median(waits[-part:])
+        print(
+            f"{name:16} median {statistics.median(waits):6.1f} ms, longest {max(waits):7.1f} ms, of processor time "
+            f"{statistics.median(cpu):6.1f} ms; median of the first and last {part}: {ends[0]:.1f} ms, {ends[1]:.1f} ms"
+        )
 
 
 def measured(cases: dict[str, Callable[[Path], int]], runs: int, given: Path | None) -> dict[str, float]:
@@ -153,10 +193,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--commits", type=int)
     options = parser.parse_args()
     fields = ("number", "word", "price")
     rows = [(n, f"word-{n % 10_000}", n / 7) for n in range(options.rows)]
     schema = {"number": "bigint", "word": "string", "price": "double"}
+    if options.commits is not None:
+        with tempfile.TemporaryDirectory() as made:
+            measure_commits(Path(made), options.commits, rows[:1000], fields, schema=schema)
+        return
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         for part in range(4):
