@@ -1,6 +1,7 @@
 """Follows whether a client has a broker: one error when the connection is lost, one when it is back, and a gauge.
 
-The client connects again without help, and reports only losses. So while it has none, a small request is tried every second.
+The client connects again without help, and reports only losses: each one of a broker, but not each one of all. So behind an error
+a small request is tried every second until it is answered. When several in a row are not, all brokers are lost.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from topo.errors import TopoEnvironmentError
 
 PROBE_S = 1.0
 """Between two tries, and how long one may take."""
+TRIES = 3
+"""In a row without an answer they are a loss: one may be late on a busy machine."""
+_BROKEN = {"_TRANSPORT", "_RESOLVE"}
+"""Of one broker; others may answer."""
 _LOST = {"_ALL_BROKERS_DOWN", "_AUTHENTICATION", "_SSL"}
 
 
@@ -42,11 +47,12 @@ class BrokerConnection:
         self._settings, self._context, self._report, self._probe = settings, context, report, probe
         self._needs_group = needs_group
         self._events: deque[Any] = deque()
-        """Errors of the client; None: a broker has answered."""
+        """Errors of the client; of tries the exception, or None: a broker has answered."""
         self._gauge = context.metrics.gauge("connected")
         self._gauge.set(1)
         self._probe_at = inf
-        self._is_lost = False
+        self._is_lost = self._is_trying = False
+        self._unanswered = 0
         self._reported: set[str] = set()
 
     def failed(self, error: Any) -> None:
@@ -57,36 +63,68 @@ class BrokerConnection:
         """Take over the news; ask for `topic` when a try is due. On the task's thread."""
         while self._events:
             self._take(self._events.popleft())
-        if self._is_lost and topic is not None and self._context.clock() >= self._probe_at:
-            self._probe_at = inf
+        if topic is not None and self._context.clock() >= self._probe_at:
+            self._probe_at, self._is_trying = inf, True
             self._context.run_beside(lambda: self._try(topic))
 
-    def _take(self, error: Any) -> None:
-        if error is None:
-            if self._is_lost:
-                self._is_lost = False
-                self._gauge.set(1)
-                self._reported.clear()
-                self._report(TopoEnvironmentError(f"Kafka at {self._settings['bootstrap.servers']!r} answers: reading continues"))
-            return
+    def _take(self, news: Any) -> None:
+        if news is None:
+            self._returned()
+        elif isinstance(news, Exception):
+            self._is_trying = False
+            self._unanswered += 1
+            self._try_later()
+            if self._unanswered >= TRIES and not self._is_lost:
+                self._lose()
+                self._report_once("_ALL_BROKERS_DOWN", news.args[0])
+        else:
+            self._take_error(news)
+
+    def _take_error(self, error: Any) -> None:
         name = error.name()
         if name in _LOST:
-            self._gauge.set(0)
-            if not self._is_lost:
-                self._is_lost = True
-                self._probe_at = self._context.clock() + PROBE_S
+            self._lose()
         elif name.startswith("_") or (name == "GROUP_AUTHORIZATION_FAILED" and not self._needs_group):
             # One broker of several, or one request: the client tries it once more.
             self._context.logger.info("Kafka's client: %s", error.str())
+            if name in _BROKEN:
+                self._try_later()
             return
+        self._report_once(name, error)
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        self._gauge.set(0)
+        self._try_later()
+
+    def _returned(self) -> None:
+        self._is_trying = False
+        self._unanswered = 0
+        if self._is_lost:
+            self._is_lost = False
+            self._gauge.set(1)
+            self._reported.clear()
+            self._report(TopoEnvironmentError(f"Kafka at {self._settings['bootstrap.servers']!r} answers: reading continues"))
+
+    def _report_once(self, name: str, error: Any) -> None:
         if name not in self._reported:
             self._reported.add(name)
             self._report(explained(error, "nothing can be read", self._settings))
 
+    def _try_later(self) -> None:
+        if self._probe_at == inf and not self._is_trying:
+            self._probe_at = self._context.clock() + PROBE_S
+
     def _try(self, topic: str) -> None:
+        """Ask a broker. On the helper thread."""
+        from confluent_kafka import KafkaException
+
         try:
             self._probe(topic)
-        except Exception:
-            self._probe_at = self._context.clock() + PROBE_S
+        except KafkaException as error:
+            self._events.append(error)
+        except RuntimeError:
+            # The client was closed meanwhile.
+            return
         else:
             self._events.append(None)
