@@ -18,7 +18,7 @@ def items_problem(items: Any) -> str | None:
     """Return why something cannot be read, and again after a restart, and the fix; None where it can."""
     shown = f"{items!r:.60} ({type(items).__name__})"
     if isinstance(items, Iterator):
-        why = "which can be read only once, and items are read again after a crash"
+        why = "an iterator, and items are read again after a crash"
         return f"{shown}, {why}; give a list, or the function that makes it"
     can_be_read = callable(items) or isinstance(items, Iterable) or hasattr(items, "__getitem__")
     return None if can_be_read else f"{shown}; give an iterable, or a function that returns one"

@@ -73,8 +73,8 @@ class ShuffleEdges(Protocol):
         """Whether the edge to a task would send a frame at once."""
         ...
 
-    def load(self, position: int) -> int:
-        """Return the load of a task's worker, in percent."""
+    def load(self, position: int) -> int | None:
+        """Return the load of a task's worker, in percent; None while it is not known."""
         ...
 
     @property
@@ -88,10 +88,10 @@ class ShuffleGrouper:
 
     partitions = True
 
-    def __init__(self, positions: Sequence[int], edges: ShuffleEdges) -> None:
+    def __init__(self, positions: Sequence[int], edges: ShuffleEdges, shares: ShuffleShares) -> None:
         self._positions = list(positions)
         self._edges = edges
-        self._shares = ShuffleShares(len(positions))
+        self._shares = shares
         self._next = 0
         self._offset = 0.0
 

@@ -2,14 +2,15 @@
 
 Workers that hold other tasks, too, or run on slower machines, become the limit of a topology while others rest. So where a worker
 is at work all the time, each evaluation moves rows from the tasks of busier workers to those of others, a part of what
-the difference asks for (an integral controller): the shares come to rest where all are equally busy. Where no worker is,
-they become even again. The number of unprocessed rows before a task would not do as a measure: a task of the sender's own
-worker has always processed its rows when the sender emits again, however busy the worker.
+the difference asks for (an integral controller): the shares come to rest where all are about equally busy. All else draws
+them slowly back to even ones. The number of unprocessed rows before a task would not do as a measure: a task of the sender's
+own worker has always processed its rows when the sender emits again, however busy the worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 INTERVAL_S = 0.1
 """Between two evaluations; loads are measured over intervals as long."""
@@ -19,43 +20,56 @@ EQUAL = 5
 """Points of percent: a smaller difference of two loads is noise."""
 GAIN = 0.5
 """How much of a difference from the mean load one evaluation corrects."""
+RETURN = 0.02
+"""How much of its difference from an even share a share loses in one evaluation."""
 LEAST = 0.05
-"""The smallest share of a task, as a part of an even share: its confirmations carry the news that its worker has become idle."""
+"""The smallest share, as a part of an even one: its confirmations carry the news that a worker has become idle."""
 
 
 class ShuffleShares:
     """The shares of the tasks of one shuffle grouping at one sender.
 
+    Args:
+        workers: the worker of each task. Tasks of one worker have equal shares.
+
     Attributes:
         shares: by task, 1 on average; None while all are even.
     """
 
-    __slots__ = ("_count", "_due", "shares")
+    __slots__ = ("_due", "_of_worker", "_workers", "shares")
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    def __init__(self, workers: Sequence[int]) -> None:
+        self._workers = workers
+        self._of_worker = dict.fromkeys(workers, 1.0)
         self._due = 0.0
         self.shares: list[float] | None = None
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to evaluate."""
-        return now >= self._due
+        return now >= self._due and len(self._of_worker) > 1
 
-    def evaluate(self, loads: Sequence[int], now: float) -> None:
-        """Learn the loads of the tasks' workers, in percent."""
+    def evaluate(self, loads: Sequence[int | None], now: float) -> None:
+        """Learn, for each task, the load of its worker in percent; None where it is not known, as when an epoch has begun."""
         self._due = now + INTERVAL_S
-        most = max(loads)
-        if most - min(loads) >= EQUAL and most >= BUSY:
-            mean = sum(loads) / self._count
-            shares = [
-                max(LEAST, share * (1.0 + GAIN * (mean - load) / 100))
-                for share, load in zip(self.shares or [1.0] * self._count, loads, strict=True)
-            ]
-        elif self.shares is not None and most < BUSY:
-            shares = [share + GAIN * (1.0 - share) / 10 for share in self.shares]
+        known: dict[int, list[int]] = {worker: [] for worker in self._of_worker}
+        for worker, load in zip(self._workers, loads, strict=True):
+            if load is not None:
+                known[worker].append(load)
+        if all(known.values()):
+            self._move({worker: fmean(of_tasks) for worker, of_tasks in known.items()})
         else:
-            return
-        scale = self._count / sum(shares)
-        self.shares = [share * scale for share in shares]
-        if max(self.shares) - min(self.shares) < LEAST:
+            self._of_worker = dict.fromkeys(self._of_worker, 1.0)
             self.shares = None
+
+    def _move(self, loads: dict[int, float]) -> None:
+        most, mean, before = max(loads.values()), fmean(loads.values()), self._of_worker
+        is_moved = most >= BUSY and most - min(loads.values()) >= EQUAL
+        gain = GAIN / 100 if is_moved else 0.0
+        moved = {
+            worker: max(LEAST, share * (1.0 + gain * (mean - loads[worker])) + RETURN * (1.0 - share))
+            for worker, share in before.items()
+        }
+        scale = len(self._workers) / sum([moved[worker] for worker in self._workers])
+        self._of_worker = {worker: share * scale for worker, share in moved.items()}
+        is_even = all(abs(share - 1.0) < LEAST for share in self._of_worker.values())
+        self.shares = None if is_even else [self._of_worker[worker] for worker in self._workers]

@@ -6,7 +6,7 @@ import dis
 import inspect
 from collections.abc import Callable
 from functools import partial
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 Captured = dict[str, Any]
@@ -24,13 +24,8 @@ def captured_by(function: Callable[..., Any]) -> Captured:
         except ValueError:
             continue  # assigned later, as a function that calls itself
     if own.__name__ == "<lambda>":
-        found |= globals_of(own)
+        found |= {name: own.__globals__[name] for name in _names(own.__code__) if name in own.__globals__}
     return found
-
-
-def globals_of(function: FunctionType) -> Captured:
-    """Return the globals that a function reads, and the functions and lambdas in it."""
-    return {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
 
 
 def rebound(function: Callable[..., Any], before: Captured) -> list[str]:
@@ -48,13 +43,13 @@ def _names(code: CodeType) -> set[str]:
     return names
 
 
-def own_function(value: Any) -> FunctionType | None:
+def own_function(value: Any) -> Callable[..., Any] | None:
     """Return the Python function behind a callable: itself, that of a partial, or the `__call__` of an object; or None."""
     while isinstance(value, partial):
         value = value.func
     if inspect.isfunction(value):
         return value
     if inspect.ismethod(value):
-        return own_function(value.__func__)
+        return value.__func__
     call = inspect.getattr_static(type(value), "__call__", None)
     return call if inspect.isfunction(call) and not isinstance(value, type) else None

@@ -183,10 +183,10 @@ def _methods(process: KeyedProcess[Any, Any, Any]) -> Iterator[str]:
         if (method := getattr(process, name, None)) is None:
             continue
         shown = f"{type(process).__name__}.{name}"
-        if inspect.iscoroutinefunction(method):
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
             yield f"{shown} is an async def, and nothing would await it; make it a def"
         elif inspect.isgeneratorfunction(method):
-            yield f"{shown} is a generator function, which would not run; {OUT_EMIT}"
+            yield f"{shown} is a generator function, which would not run; {OUT_EMIT if what else 'make it a def without yield'}"
         elif (problem := problem_of(method, shown, len(what), ", ".join(what))) is not None:
             yield problem.replace("calls its function", "is called")
 

@@ -60,5 +60,6 @@ def problem_of(function: Any, method: str, arguments: int, what: str) -> str | N
     try:
         signature.bind(*[None] * arguments)
     except TypeError:
-        return f"{method} calls its function with {arguments} ({what}), but it takes {signature}"
+        given = f"with {arguments} ({what})" if arguments else "without arguments"
+        return f"{method} calls its function {given}, but it takes {signature}"
     return None

@@ -11,14 +11,11 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topo.api.topology import TopologySource
+from topo.api.topology import Topology, TopologySource
 from topo.errors import NotFoundError, TopoError, UserError
-from topo.extras import EXTRAS, pip_install
-from topo.streams.reimported import Comparison
 
 if TYPE_CHECKING:
     from topo.launch.request import RunRequest
@@ -91,7 +88,7 @@ def run_here(program: Any, parameters: Mapping[str, Any]) -> tuple[StatusReport,
 
 def _reference_to(program: TopologySource) -> str | None:
     """Return the reference to a program that the module of a calling frame holds, and makes when it is imported."""
-    from topo.user_code.load import CodeError, load_topology
+    from topo.user_code.load import load_topology
 
     frame = inspect.currentframe()
     while frame is not None:
@@ -99,46 +96,23 @@ def _reference_to(program: TopologySource) -> str | None:
         names = [name for name, held in frame.f_globals.items() if held is program]
         if names and file is not None and file.endswith(".py"):
             reference = f"{Path(file).absolute()}:{names[0]}"
-            # All of it, or a part, or its data, may be drawn or changed below `if __name__ == "__main__":`.
-            with suppress(NotFoundError, CodeError):
-                if _is_same(program.build(), load_topology(reference).topology):
+            with suppress(NotFoundError):
+                if _drawn(load_topology(reference).topology) == _drawn(program.build()):
                     return reference
-            return None
+            return None  # all of it, or a part, is drawn below `if __name__ == "__main__":`
         frame = frame.f_back
     return None
 
 
-def _is_same(mine: Any, imported: Any) -> bool:
-    """Return whether workers, which import the file again, would have the same program.
-
-    Raises:
-        UserError: they would not, and it cannot be sent to them.
-    """
-    comparison = Comparison()
-    if comparison.same(mine, imported):
-        return True
-    if comparison.name and find_spec("cloudpickle") is None:
-        what = f"{comparison.name!r} has another value here than where workers import the file again"
-        fix = "make the program in a function, and give run(function) the value as a parameter; or have it sent to them as it is"
-        raise UserError(f"{what}; {fix}: {pip_install(EXTRAS['notebook'])}")
-    return False
+def _drawn(topology: Topology) -> list[tuple[str, int, tuple[str, ...]]]:
+    return [(spec.id, spec.parallelism, spec.operators) for spec in topology.components]
 
 
 def _reference_of(program: Callable[..., Any]) -> str | None:
-    from topo.user_code.load import CodeError, import_again
-
     module = sys.modules.get(getattr(program, "__module__", ""))
     file, name = getattr(module, "__file__", None), getattr(program, "__name__", "")
     is_found = file is not None and file.endswith(".py") and getattr(module, name, None) is program
-    if not is_found or file is None:
-        return None
-    reference = f"{Path(file).absolute()}:{name}"
-    if program.__module__ != "__main__":
-        return reference
-    with suppress(NotFoundError, CodeError):
-        if _is_same(program, import_again(reference)):
-            return reference
-    return None
+    return f"{Path(file).absolute()}:{name}" if is_found and file is not None else None
 
 
 def _request(reference: str | None, program: Any, parameters: Mapping[str, Any], **more: Any) -> RunRequest:

@@ -36,7 +36,7 @@ class OutEdge:
 
     Attributes:
         allowance: tuples that may be out, by the receiver's last confirmation; 0: it has set no limit.
-        load: of the receiver's worker, in percent, by its last confirmation; 0 before the first.
+        load: of the receiver's worker, in percent, by its last confirmation; None before the first.
         held: tuples offered and not confirmed, whether they have left or wait.
         out: tuples that have left and are not confirmed.
         sent: tuples offered so far.
@@ -57,7 +57,7 @@ class OutEdge:
         self.confirmed = -1
         self.unconfirmed_since: float | None = None
         self.allowance = 0
-        self.load = 0
+        self.load: int | None = None
         self.held = 0
         self.out = 0
         self.sent = 0

@@ -18,6 +18,7 @@ from topo.emission.groupers import (
     ShuffleGrouper,
 )
 from topo.emission.router import DirectGrouper, GroupedSubscription, RoutedSubscription, Router
+from topo.emission.shuffle_shares import ShuffleShares
 from topo.hot import Ids
 from topo.ids import TaskId
 from topo.plan.logical import PlannedSubscription as Declared
@@ -38,8 +39,8 @@ class OutboxEdges:
         """Whether the edge to a task would send a frame at once."""
         return self._outbox.has_room(self._targets[position])
 
-    def load(self, position: int) -> int:
-        """Return the load of a task's worker, in percent."""
+    def load(self, position: int) -> int | None:
+        """Return the load of a task's worker, in percent; None while it is not known."""
         return self._outbox.edges[self._targets[position]].load
 
     @property
@@ -108,4 +109,5 @@ def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], o
     if kind is GroupingKind.LOCAL_OR_SHUFFLE:
         here = plan.worker_of(setup.task)
         positions = [position for position in positions if plan.worker_of(targets[position]) == here] or positions
-    return ShuffleGrouper(positions, OutboxEdges(outbox, targets))
+    workers = [plan.worker_of(targets[position]) for position in positions]
+    return ShuffleGrouper(positions, OutboxEdges(outbox, targets), ShuffleShares(workers))

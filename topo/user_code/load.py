@@ -108,15 +108,6 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
     return LoadedTopology(_checked(value, reference), hash_of_code(file), _imported_since(known))
 
 
-def import_again(reference: str) -> Any:
-    """Return what a reference names, imported under another name than `__main__`, as workers do. Errors as of `load_topology`."""
-    parsed = parse_reference(reference)
-    file = find_file(parsed)
-    with _blaming_user(file, "importing"), _no_arguments(file):
-        module, _ = _import(parsed, file)
-    return _attribute(module, parsed, file)
-
-
 @contextmanager
 def _no_arguments(file: Path) -> Iterator[None]:
     """Hide the arguments of this process, which belong to a command of topo, or to a script: no worker has those."""

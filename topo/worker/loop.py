@@ -138,8 +138,11 @@ class Loop:
             SystemExit: the worker has to end, and the call has to be left.
         """
         worker = self.worker
-        ready = self._transport.wait(0.0 if worker.has_work else max(0.0, self._next_turn() - self._clock()))
-        _, has_work = self._work(ready, self._clock(), 0.0)
+        began = self._clock()
+        ready = self._transport.wait(0.0 if worker.has_work else max(0.0, self._next_turn() - began))
+        now = self._clock()
+        self._load.turned(now, now - began)
+        _, has_work = self._work(ready, now, 0.0)
         if not has_work:
             worker.idle(self._clock())
         self._perform()

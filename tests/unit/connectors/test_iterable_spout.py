@@ -124,8 +124,8 @@ def test_error_while_skipping_is_raised_again_and_is_no_end() -> None:
 @pytest.mark.parametrize(
     ("items", "problem"),
     [
-        (iter([1, 2]), r"\(list_iterator\), which can be read only once, and items are read again after a crash; give a list"),
-        ((number for number in (1, 2)), r"\(generator\), which can be read only once"),
+        (iter([1, 2]), r"\(list_iterator\), an iterator, and items are read again after a crash; give a list"),
+        ((number for number in (1, 2)), r"\(generator\), an iterator, and items"),
         (5, r"given 5 \(int\); give an iterable, or a function that returns one"),
     ],
 )

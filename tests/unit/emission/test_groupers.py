@@ -24,7 +24,7 @@ from topo.emission.groupers import (
     Selection,
     ShuffleGrouper,
 )
-from topo.emission.shuffle_shares import INTERVAL_S
+from topo.emission.shuffle_shares import INTERVAL_S, ShuffleShares
 from topo.errors import EmitError
 from topo.keys import route_of
 from topo.wire.control import ComponentError
@@ -62,6 +62,11 @@ class Tasks:
         return self.loads[position] if self.loads else 0
 
 
+def shuffle(positions: Sequence[int], tasks: Tasks) -> ShuffleGrouper:
+    """A shuffle to tasks that each have a worker to themselves."""
+    return ShuffleGrouper(positions, tasks, ShuffleShares(positions))
+
+
 # -- one and all
 
 
@@ -78,7 +83,7 @@ def test_all_grouping_gives_every_row_to_every_target() -> None:
 
 @given(targets=st.integers(1, 7), batches=st.lists(st.integers(1, 40), max_size=20))
 def test_a_shuffle_deals_every_row_once_and_evenly(targets: int, batches: list[int]) -> None:
-    grouper = ShuffleGrouper(range(targets), Tasks())
+    grouper = shuffle(range(targets), Tasks())
     dealt: Counter[int] = Counter()
     for count in batches:
         split = shares(grouper, rows_of(*range(count)))
@@ -90,30 +95,30 @@ def test_a_shuffle_deals_every_row_once_and_evenly(targets: int, batches: list[i
 
 
 def test_single_rows_go_round() -> None:
-    grouper = ShuffleGrouper(range(3), Tasks())
+    grouper = shuffle(range(3), Tasks())
     assert [next(iter(shares(grouper, rows_of(0)))) for _ in range(6)] == [0, 1, 2, 0, 1, 2]
 
 
 def test_many_small_batches_do_not_favour_a_target() -> None:
-    grouper = ShuffleGrouper(range(3), Tasks())
+    grouper = shuffle(range(3), Tasks())
     dealt = Counter(position for _ in range(300) for position, share in shares(grouper, rows_of(1, 2)).items() for _ in share)
     assert max(dealt.values()) - min(dealt.values()) <= 1
 
 
 def test_a_shuffle_passes_over_targets_without_room() -> None:
-    grouper = ShuffleGrouper(range(3), Tasks(1))
+    grouper = shuffle(range(3), Tasks(1))
     assert set(shares(grouper, rows_of(*range(10)))) == {0, 2}
 
 
 def test_a_shuffle_without_any_room_uses_all_targets() -> None:
-    grouper = ShuffleGrouper(range(3), Tasks(0, 1, 2))
+    grouper = shuffle(range(3), Tasks(0, 1, 2))
     assert set(shares(grouper, rows_of(*range(9)))) == {0, 1, 2}
 
 
 def learned(*loads: int, full: Sequence[int] = (), evaluations: int = 5) -> tuple[ShuffleGrouper, Tasks]:
     """A shuffle whose targets have had these loads for some evaluations."""
     tasks = Tasks(*full, loads=loads)
-    grouper = ShuffleGrouper(range(len(loads)), tasks)
+    grouper = shuffle(range(len(loads)), tasks)
     for _ in range(evaluations):
         grouper.split(rows_of(0))
         tasks.now += INTERVAL_S
@@ -148,7 +153,7 @@ def test_a_shuffle_by_load_passes_over_targets_without_room() -> None:
 
 
 def test_local_or_shuffle_knows_only_its_own_positions() -> None:
-    assert shares(ShuffleGrouper([2], Tasks()), rows_of(1, 2)) == {2: [0, 1]}
+    assert shares(shuffle([2], Tasks()), rows_of(1, 2)) == {2: [0, 1]}
 
 
 # -- keys

@@ -323,7 +323,7 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "only": (lambda flow: words(flow).only(3).to(print), ["only takes a class or a type guard"]),
     "iterator": (
         lambda flow: flow.from_iterable(itertools.count()).to(print),
-        ["from_iterable was given count(0) (count), which can be read only once", "give a list, or the function that makes it"],
+        ["from_iterable was given count(0) (count), an iterator", "give a list, or the function that makes it"],
     ),
     "component id": (
         lambda flow: words(flow).key_by(str).count(name="a b").to(print),
@@ -336,7 +336,7 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "no iterable": (lambda flow: flow.from_iterable(5).to(print), ["given 5 (int); give an iterable, or a function"]),
     "source with parameters": (
         lambda flow: flow.from_iterable(generated, of=str).to(print),
-        ["from_iterable calls its function with 0 (nothing), but it takes (word: 'str')"],
+        ["from_iterable calls its function without arguments, but it takes (word: 'str')"],
     ),
     "async generator": (lambda flow: flow.from_iterable(ticks, of=str).to(print), ["was given an async function"]),
 }

@@ -428,8 +428,9 @@ def test_a_file_sees_no_arguments_while_it_is_imported_and_while_it_builds(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["topo", "run", "file.py"])
     file = Path(tmp_path, "arguments.py")
-    file.write_text(
-        SOURCE.format(extra="import sys\nNAME = '-'.join(sys.argv[1:]) or 'none'").replace('name="words"', "name=NAME")
-    )
-    assert load_topology(str(file)).topology.name == "none"
-    assert sys.argv == ["topo", "run", "file.py"]
+    read = "import sys\nread = lambda: '-'.join(sys.argv[1:]) or 'none'\nNAME = read()"
+    source = SOURCE.format(extra=read).replace("TopologyBuilder(name)", 'TopologyBuilder(f"{NAME}-{read()}")')
+    file.write_text(source)
+    for reference in (str(file), f"{file}:ready", f"{file}:ready"):
+        assert load_topology(reference).topology.name == "none-none"
+        assert sys.argv == ["topo", "run", "file.py"]
