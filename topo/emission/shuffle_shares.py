@@ -16,11 +16,11 @@ INTERVAL_S = 0.1
 """Between two evaluations; loads are measured over intervals as long."""
 BUSY = 80
 """Percent: rows move while a worker has this load or more."""
-EQUAL = 5
+EQUAL = 10
 """Points of percent: a smaller difference of two loads is noise."""
 GAIN = 0.5
 """How much of a difference from the mean load one evaluation corrects."""
-RETURN = 0.02
+RETURN = 0.01
 """How much of its difference from an even share a share loses in one evaluation."""
 LEAST = 0.05
 """The smallest share, as a part of an even one: its confirmations carry the news that a worker has become idle."""

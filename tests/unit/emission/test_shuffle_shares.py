@@ -79,7 +79,7 @@ def test_shares_become_even_again_when_the_load_is_gone() -> None:
     workers.run(3.0)
     assert workers.shares.shares is not None
     workers.rows = 1e5
-    workers.run(20.0)
+    workers.run(60.0)
     assert workers.shares.shares is None
 
 
@@ -109,7 +109,7 @@ def test_a_worker_whose_load_is_not_known_is_not_taken_for_an_idle_one() -> None
 
 def test_shares_become_even_again_where_all_workers_are_equally_busy() -> None:
     shares = learned(100, 60)
-    for _ in range(200):
+    for _ in range(600):
         shares.evaluate([100, 100], 0.0)
     assert shares.shares is None
 

@@ -9,15 +9,28 @@ from typing import Any
 import pytest
 
 from tests.tasks.components import Scripted
-from tests.tasks.environment import routes
+from tests.tasks.environment import Clock, routes
 from tests.unit.worker.hosted import EXPECTED, LINES, Hosted, word_count
 from topo.ids import Epoch
 from topo.transport.memory import HIGH_WATER_MARK, MemoryNetwork, MemoryRouter, MemoryTransport
 from topo.wire import control
 from topo.worker.connections import Connections
 from topo.worker.core import EXIT_DONE, EXIT_ORPHANED, WorkerExit
+from topo.worker.load import INTERVAL_S, WorkerLoad
 from topo.worker.loop import LINK, Loop
 from topo.worker.session import FINISH_S, WorkerSession
+
+
+class SleepingTransport(MemoryTransport):
+    """Waits on the test's clock, however long, unless something has arrived."""
+
+    clock: Clock
+
+    def wait(self, timeout_s: float | None) -> list[str]:
+        ready = super().wait(0.0)
+        if not ready and timeout_s is not None:
+            self.clock.now += timeout_s
+        return ready
 
 
 class Turned:
@@ -28,11 +41,15 @@ class Turned:
         self.hosted = Hosted(topology, starts=False)
         self.clock, self.plan, worker = self.hosted.clock, self.hosted.plan, self.hosted.worker
         self.network = MemoryNetwork()
-        self.transport = MemoryTransport(self.network, high_water_mark=high_water_mark)
+        self.transport = SleepingTransport(self.network, high_water_mark=high_water_mark)
+        self.transport.clock = self.clock
         master = self.transport.link(LINK, "memory://master", b"0:1")
         session = WorkerSession(self.plan.config, {task.id: task.component_id for task in worker.tasks.values()}, self.clock.now)
         connections = Connections(self.transport, self.plan, frozenset(worker.tasks))
-        self.loop = Loop(worker, session, self.transport, master, connections, lambda: "", self.clock, stint_s=0.0)
+        self.load = WorkerLoad(self.clock.now)
+        self.loop = Loop(
+            worker, session, self.transport, master, connections, lambda: "", self.clock, stint_s=0.0, load=self.load
+        )
 
     @cached_property
     def router(self) -> MemoryRouter:
@@ -160,3 +177,15 @@ def test_worker_that_stood_still_acts_on_old_messages_a_heartbeat_later(stalled_
     turned.run(turned.plan.config.heartbeat_s)
     assert turned.loop.worker.epoch == 1
     assert turned.counts == Counter()
+
+
+def test_a_call_that_waits_for_the_other_tasks_leaves_the_worker_idle() -> None:
+    turned = Turned(Scripted(LINES))
+    turned.start()
+    turned.run(1.0)
+    began = turned.clock.now
+    turned.load.turned(began, 0.0)
+    assert turned.load.percent == 100
+    turned.loop.attend()
+    assert turned.clock.now > began + INTERVAL_S
+    assert turned.load.percent == 0
