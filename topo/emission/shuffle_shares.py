@@ -16,12 +16,14 @@ INTERVAL_S = 0.1
 """Between two evaluations; loads are measured over intervals as long."""
 BUSY = 80
 """Percent: rows move while a worker has this load or more."""
-EQUAL = 10
-"""Points of percent: a smaller difference of two loads is noise."""
+EQUAL = 15
+"""Points of percent: a smaller difference of two loads is not worth rows that have farther to go."""
 GAIN = 0.5
 """How much of a difference from the mean load one evaluation corrects."""
 RETURN = 0.01
 """How much of its difference from an even share a share loses in one evaluation."""
+NEAR = 0.1
+"""Shares that differ less from even ones are even."""
 LEAST = 0.05
 """The smallest share, as a part of an even one: its confirmations carry the news that a worker has become idle."""
 
@@ -71,5 +73,5 @@ class ShuffleShares:
         }
         scale = len(self._workers) / sum([moved[worker] for worker in self._workers])
         self._of_worker = {worker: share * scale for worker, share in moved.items()}
-        is_even = all(abs(share - 1.0) < LEAST for share in self._of_worker.values())
+        is_even = all(abs(share - 1.0) < NEAR for share in self._of_worker.values())
         self.shares = None if is_even else [self._of_worker[worker] for worker in self._workers]
