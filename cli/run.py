@@ -121,7 +121,7 @@ class Show:
         self._screen = screen
         self._prints_to_stdout = prints_to_stdout
         self._logs: LogFiles | None = None
-        self._seen: set[tuple[str, str, str, int]] = set()
+        self._seen: set[object] = set()
 
     def started(self, folder: TopologyFolder, start: Start) -> None:
         """The run begins, from there; its logs are in this folder."""
@@ -147,7 +147,9 @@ class Show:
         if self._log is not None:
             self._log.error(error)
             return
-        key = (error.component, error.kind, error.file, error.line)
+        from topo.user_errors import error_key
+
+        key = (error.component, error_key(error.kind, error.file, error.line, error.message))
         if key not in self._seen:
             self._seen.add(key)
             where = error.component or ("the topology" if error.worker is None else f"worker {error.worker}")

@@ -30,6 +30,8 @@ MAX_DISTINCT = 64
 """Distinct errors of one task that are counted between two reports; more are counted together."""
 FIRST_INTERVAL_S = 1.0
 LONGEST_INTERVAL_S = 60.0
+MAX_TEXTS = 16
+"""Distinct errors without a line that are remembered; more of one kind count as one."""
 SILENCE_S = 600.0
 """Time without a report after which an error is reported as a new one."""
 _VARYING = re.compile(r"\d+([.,]\d+)*|(?<=restarted )(at once|in [\d.]+ s)")
@@ -174,7 +176,7 @@ class ErrorBook:
     def record(self, error: BaseException, now: float) -> None:
         """Report the error at once when it is new, else with a `flush`."""
         kind, place = type(error).__name__, place_of(error, self.declared)
-        key = error_key(kind, *place, message_of(error))
+        key = self._key_of(kind, place, message_of(error))
         if key in self._held:
             self._held[key].count += 1
             return
@@ -188,6 +190,13 @@ class ErrorBook:
             self._held[key] = describe(error, place)
         else:
             next(iter(self._held.values())).count += 1
+
+    def _key_of(self, kind: str, place: tuple[str, int], message: str) -> _ErrorKey:
+        """Return the key of an error; those without a line that differ by names, of files say, leave room for others."""
+        key = error_key(kind, *place, message)
+        if place[1] or key in self._paces:
+            return key
+        return key if sum(isinstance(known[2], str) for known in self._paces) < MAX_TEXTS else (kind, "", 0)
 
     def _has_room(self, now: float) -> bool:
         if len(self._paces) >= MAX_DISTINCT:

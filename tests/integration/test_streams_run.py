@@ -58,15 +58,37 @@ if __name__ == "__main__":
 """
 
 
-def script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+def script(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(text)
     return subprocess.run(
-        [sys.executable, "script.py"],
+        [sys.executable, "script.py", *arguments],
         cwd=folder,
         env={**os.environ, "TOPO_HOME": str(folder / "home")},
         capture_output=True,
         text=True,
     )
+
+
+WITH_ARGUMENTS = """
+import sys
+
+from topo.streams import StreamBuilder
+
+MOST = int(sys.argv[1])
+flow = StreamBuilder("bounded")
+numbers = flow.from_iterable(range(MOST), of=int).filter(lambda number: number < MOST - 1).collect()
+
+if __name__ == "__main__":
+    flow.run()
+    print(numbers)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_program_made_of_arguments_of_the_script_reaches_the_workers_as_it_is(tmp_path: Path) -> None:
+    pytest.importorskip("cloudpickle")
+    ran = script(tmp_path, WITH_ARGUMENTS, "4")
+    assert ran.stdout.splitlines() == ["[0, 1, 2]"], ran.stderr
 
 
 @pytest.mark.timeout(300)

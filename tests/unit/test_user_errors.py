@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from string import ascii_letters
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from topo.user_errors import (
     MAX_DISTINCT,
     MAX_MESSAGE,
+    MAX_TEXTS,
     MAX_TRACEBACK,
     SILENCE_S,
     CaughtError,
@@ -215,6 +217,17 @@ def test_only_the_first_report_has_the_traceback_until_there_was_a_long_silence(
     assert [bool(error.trace) for error in reports] == [True, False, True]
     book.record(caught(broken), 12.0 + SILENCE_S)
     assert book.next_deadline == 12.0 + SILENCE_S, "it starts again with the first interval"
+
+
+def test_errors_without_a_place_that_differ_by_names_leave_room_for_others(reports: Reports) -> None:
+    book = ErrorBook(reports.append)
+    for name in ascii_letters:
+        book.record(OSError(f"file {name} is gone"), 10.0)
+    assert len(reports) == MAX_TEXTS + 1
+    book.record(caught(broken), 10.0)
+    assert len(reports) == MAX_TEXTS + 2
+    book.flush(20.0)
+    assert sum(report.count for report in reports) == len(ascii_letters) + 1
 
 
 def test_places_that_have_been_silent_make_room_for_others(reports: Reports) -> None:

@@ -184,7 +184,8 @@ class FilesSpout(PartitionedSpout):
         return GeneratorReader(self.read, self.begin, self.committed, lag=self._lag, most_open=most_open)
 
     def _lag(self) -> int | None:
-        return sum(file.unread() for file in self._followed.values()) if self._follow else self._unread.total()
+        unread = self._unread.total()
+        return unread if unread is None or not self._follow else sum(file.unread() for file in self._followed.values())
 
     def _reader(self) -> ReadFile:
         fields = self._fields or ()
@@ -207,6 +208,7 @@ class FilesSpout(PartitionedSpout):
             files = self._ages.kept(files)
         found = {file.name: file.identity for file in files}
         if self._follow:
+            self._unread.listed({})
             yield from map(self._rotated.partition, self._rotated.live(found))
             return
         self._unread.listed({file.name: file.size for file in files if self._is_mine(file.name)})
@@ -325,7 +327,7 @@ class FilesSpout(PartitionedSpout):
                 file.go_to(position)
             yield from followed_rows(file, reader, self._decoder(), self._format == "json", self._max_line)
         finally:
-            del self._followed[partition.name]
+            # It still counts, should another attempt have to follow.
             reader.close()
 
     def committed(self, positions: Mapping[str, Any]) -> None:

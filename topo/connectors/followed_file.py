@@ -130,7 +130,8 @@ class FollowedFile:
         except FileNotFoundError:
             live = None
         if self._reader.file is None:
-            return 0 if live is None else live.st_size
+            # It was read up to the offset before it was closed.
+            return 0 if live is None else max(0, live.st_size - self._reader.offset * (_inode(live) == self._inode))
         mine = os.fstat(self._reader.file.fileno())
         unread = max(0, mine.st_size - self._reader.offset)
         if live is not None and os.path.samestat(mine, live):

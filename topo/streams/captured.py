@@ -6,7 +6,7 @@ import dis
 import inspect
 from collections.abc import Callable
 from functools import partial
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 Captured = dict[str, Any]
@@ -43,13 +43,13 @@ def _names(code: CodeType) -> set[str]:
     return names
 
 
-def own_function(value: Any) -> Callable[..., Any] | None:
+def own_function(value: Any) -> FunctionType | None:
     """Return the Python function behind a callable: itself, that of a partial, or the `__call__` of an object; or None."""
     while isinstance(value, partial):
         value = value.func
     if inspect.isfunction(value):
         return value
     if inspect.ismethod(value):
-        return value.__func__
+        return own_function(value.__func__)
     call = inspect.getattr_static(type(value), "__call__", None)
     return call if inspect.isfunction(call) and not isinstance(value, type) else None

@@ -11,11 +11,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topo.api.topology import Topology, TopologySource
 from topo.errors import NotFoundError, TopoError, UserError
+from topo.user_errors import error_key
 
 if TYPE_CHECKING:
     from topo.launch.request import RunRequest
@@ -95,6 +97,8 @@ def _reference_to(program: TopologySource) -> str | None:
         file = frame.f_globals.get("__file__")
         names = [name for name, held in frame.f_globals.items() if held is program]
         if names and file is not None and file.endswith(".py"):
+            if frame.f_globals["__name__"] == "__main__" and len(sys.argv) > 1 and find_spec("cloudpickle"):
+                return None  # its data may be made of the arguments, which no worker has
             reference = f"{Path(file).absolute()}:{names[0]}"
             with suppress(NotFoundError):
                 if _drawn(load_topology(reference).topology) == _drawn(program.build()):
@@ -156,7 +160,7 @@ class _Console:
 
     def __init__(self) -> None:
         self._logs: LogFiles | None = None
-        self._seen: set[tuple[str, str, str, int]] = set()
+        self._seen: set[object] = set()
 
     def started(self, folder: TopologyFolder, _start: Start) -> None:
         from topo.operate.log_files import LogFiles
@@ -168,7 +172,7 @@ class _Console:
         self._print()
 
     def incident(self, error: RecordError) -> None:
-        key = (error.component, error.kind, error.file, error.line)
+        key = (error.component, error_key(error.kind, error.file, error.line, error.message))
         if key not in self._seen:
             self._seen.add(key)
             place = f" ({error.file}, line {error.line})" if error.file else ""

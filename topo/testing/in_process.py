@@ -49,6 +49,8 @@ ROUND_S = 0.001
 """What a round takes on the clock, so that time passes even for a source that never rests."""
 PATIENCE_S = 5.0
 """Real seconds to wait for threads and sockets of asynchronous calls, before the clock advances without them."""
+MOST_PATIENCES = 6
+"""How many times PATIENCE_S the clock stands still at most, whatever happens meanwhile."""
 GLANCE_S = 0.02
 SILENT_STEP_S = 0.5
 """A spout that has nothing to emit is looked at so often, however often it wants to be asked."""
@@ -247,6 +249,8 @@ class InProcessCluster:
         self._markers: dict[Life, InFlightTuples | None] = {}
         self._waited_s, self._seen_calls = 0.0, 0
         """Real seconds since anything has happened in the loops of asynchronous calls, and how many callbacks there were."""
+        self._stood_s = self._stood_at = 0.0
+        """Real seconds for which the clock has stood still, and at what time."""
 
     def _new_incarnation(self) -> Incarnation:
         return Incarnation(self.chance.getrandbits(62) + 1)
@@ -276,11 +280,14 @@ class InProcessCluster:
         seen = sum(loop.scheduled_calls for loop in loops)
         if seen != self._seen_calls:
             self._waited_s, self._seen_calls = 0.0, seen
-        if not loops or self._waited_s >= PATIENCE_S:
+        if (now := self.clock()) != self._stood_at:
+            self._stood_s, self._stood_at = 0.0, now
+        if not loops or self._waited_s >= PATIENCE_S or self._stood_s >= MOST_PATIENCES * PATIENCE_S:
             return False
         for loop in loops:
             loop.wait(GLANCE_S)
             self._waited_s += GLANCE_S
+            self._stood_s += GLANCE_S
         return True
 
     def _next_deadline(self, now: float) -> float:

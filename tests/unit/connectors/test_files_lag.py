@@ -152,6 +152,16 @@ def test_of_files_that_are_followed_the_bytes_that_wait_count_also_of_rotated_on
     assert lags(harness) == [4]
 
 
+def test_of_a_followed_file_that_cannot_be_read_on_what_is_behind_the_block_read_last_counts(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text('{"n": 1}\n' + "{bad\n" + '{"n": 2}\n' * 3000)
+    harness = harness_of(tmp_path, follow=True, format="json", fields=("n",), on_bad_record="fail")
+    assert "lag_bytes" not in harness.tasks[0].metrics.snapshot().gauges
+    harness.turns(5)
+    for _ in range(3):
+        (lag,) = lags(harness)
+        assert lag is not None and 18_000 <= lag <= 27_014
+
+
 @ROTATIONS
 def test_files_that_were_rotated_while_the_topology_was_down_count(tmp_path: Path, rotate: Any) -> None:
     log = tmp_path / "a.log"

@@ -79,7 +79,7 @@ def test_shares_become_even_again_when_the_load_is_gone() -> None:
     workers.run(3.0)
     assert workers.shares.shares is not None
     workers.rows = 1e5
-    workers.run(60.0)
+    workers.run(30.0)
     assert workers.shares.shares is None
 
 

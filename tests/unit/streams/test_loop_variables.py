@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import pytest
@@ -108,3 +108,17 @@ def test_a_partial_of_an_async_function_is_called_by_async_map(capsys: pytest.Ca
 
     TopologyTest(program).run()
     assert capsys.readouterr().out == "a!\n"
+
+
+class Cached:
+    """Has a method that remembers its results."""
+
+    @lru_cache  # noqa: B019
+    def up(self, word: str) -> str:
+        return word.upper()
+
+
+def test_a_method_that_a_library_has_wrapped_is_taken() -> None:
+    flow = StreamBuilder("cached")
+    flow.from_iterable(["a"], of=str).map(Cached().up).to(print)
+    assert flow.build().components

@@ -125,6 +125,6 @@ class BrokerConnection:
             self._events.append(error)
         except RuntimeError:
             # The client was closed meanwhile.
-            return
+            self._is_trying = False
         else:
             self._events.append(None)
