@@ -92,7 +92,8 @@ class Broker(Server):
         """Append records to one partition; options go to `produce`."""
         from confluent_kafka import Producer
 
-        producer = Producer({"bootstrap.servers": self.address, **_QUIET})
+        # Else it may append records twice when a broker answers late.
+        producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True, **_QUIET})
         for value in values:
             producer.produce(topic, value, partition=partition, **options)
         assert producer.flush(60) == 0

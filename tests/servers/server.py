@@ -126,8 +126,11 @@ def in_foreground(name: str, start: Callable[[Path], S], end: Callable[[S], None
         try:
             print(f"{name} at {server.address}{about}; ctrl-c ends it and drops its data", flush=True)
             server.process.wait()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         except KeyboardInterrupt:
-            end(server)
+            # The same Ctrl-C may have ended it.
+            if server.process.poll() is None:
+                end(server)
 
 
 def free_port() -> int:
