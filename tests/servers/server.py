@@ -122,7 +122,8 @@ def in_foreground(name: str, start: Callable[[Path], S], end: Callable[[S], None
     """
     with TemporaryDirectory(prefix="topo-server-") as folder:
         server = start(Path(folder))
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.default_int_handler)
         try:
             print(f"{name} at {server.address}{about}; ctrl-c ends it and drops its data", flush=True)
             server.process.wait()
