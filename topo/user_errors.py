@@ -176,7 +176,7 @@ class ErrorBook:
     def record(self, error: BaseException, now: float) -> None:
         """Report the error at once when it is new, else with a `flush`."""
         kind, place = type(error).__name__, place_of(error, self.declared)
-        key = self._key_of(kind, place, message_of(error))
+        key = (kind, *place) if place[1] else self._key_of(kind, message_of(error), now)
         if key in self._held:
             self._held[key].count += 1
             return
@@ -191,12 +191,11 @@ class ErrorBook:
         else:
             next(iter(self._held.values())).count += 1
 
-    def _key_of(self, kind: str, place: tuple[str, int], message: str) -> _ErrorKey:
-        """Return the key of an error; those without a line that differ by names, of files say, leave room for others."""
-        key = error_key(kind, *place, message)
-        if place[1] or key in self._paces:
-            return key
-        return key if sum(isinstance(known[2], str) for known in self._paces) < MAX_TEXTS else (kind, "", 0)
+    def _key_of(self, kind: str, message: str, now: float) -> _ErrorKey:
+        """Return the key of an error without a line; texts that differ by names, of files say, leave room for others."""
+        key = error_key(kind, "", 0, message)
+        recent = [isinstance(text, str) and now - pace.at < SILENCE_S for (_, _, text), pace in self._paces.items()]
+        return key if key in self._paces or sum(recent) < MAX_TEXTS else (kind, "", 0)
 
     def _has_room(self, now: float) -> bool:
         if len(self._paces) >= MAX_DISTINCT:

@@ -228,6 +228,8 @@ def test_errors_without_a_place_that_differ_by_names_leave_room_for_others(repor
     assert len(reports) == MAX_TEXTS + 2
     book.flush(20.0)
     assert sum(report.count for report in reports) == len(ascii_letters) + 1
+    book.record(OSError("the server answers"), 20.0 + SILENCE_S)
+    assert reports[-1].message == "the server answers"
 
 
 def test_places_that_have_been_silent_make_room_for_others(reports: Reports) -> None:

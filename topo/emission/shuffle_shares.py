@@ -10,7 +10,6 @@ own worker has always processed its rows when the sender emits again, however bu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
 INTERVAL_S = 0.1
 """Between two evaluations; loads are measured over intervals as long."""
@@ -58,13 +57,13 @@ class ShuffleShares:
             if load is not None:
                 known[worker].append(load)
         if all(known.values()):
-            self._move({worker: fmean(of_tasks) for worker, of_tasks in known.items()})
+            self._move({worker: sum(of_tasks) / len(of_tasks) for worker, of_tasks in known.items()})
         else:
             self._of_worker = dict.fromkeys(self._of_worker, 1.0)
             self.shares = None
 
     def _move(self, loads: dict[int, float]) -> None:
-        most, mean, before = max(loads.values()), fmean(loads.values()), self._of_worker
+        most, mean, before = max(loads.values()), sum(loads.values()) / len(loads), self._of_worker
         is_moved = most >= BUSY and most - min(loads.values()) >= EQUAL
         gain = GAIN / 100 if is_moved else 0.0
         moved = {

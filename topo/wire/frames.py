@@ -16,8 +16,7 @@
 | WATERMARK | | mark = watermark |
 | IDLE, ACTIVE, END | | |
 | BARRIER | roots and edges, or none when nothing is tracked | mark = checkpoint id |
-| CONFIRM | | number = last number processed on the edge target -> sender, mark = tuples that may be out on it; 0: any number;
-  stream = load of the sender's worker in percent |
+| CONFIRM | | number = last processed on target -> sender, mark = tuples that may be out (0: any), stream = load in percent |
 
 A frame has two lives. Parsed from bytes, its columns are slices of the buffer and nothing is decoded until asked for. Handed over
 in memory, it carries `rows` and columns as they were collected, and has no payload. Words are read in the machine's own order:

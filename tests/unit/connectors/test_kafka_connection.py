@@ -16,7 +16,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.answers = True
+        self.answers, self.broken = True, False
         self.asked = 0
         self.reports: list[str] = []
         self.context = TaskContext("flow", "in", 1, clock=self.clock)
@@ -25,6 +25,8 @@ class Reader:
 
     def _ask(self, topic: str) -> None:
         self.asked += 1
+        if self.broken:
+            raise OSError("the client cannot ask")
         if not self.answers:
             raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
 
@@ -91,3 +93,14 @@ def test_a_request_that_is_late_is_no_loss() -> None:
     reader.client_reports("_TRANSPORT")
     reader.pass_time(TRIES - 1)
     assert reader.reports == [] and reader.gauge == 1
+
+
+def test_a_request_that_cannot_be_made_is_made_again_and_is_no_answer() -> None:
+    reader = Reader()
+    reader.client_reports("_ALL_BROKERS_DOWN")
+    reader.broken = True
+    reader.pass_time(3)
+    assert reader.asked >= 2 and reader.gauge == 0
+    reader.broken = False
+    reader.pass_time(2)
+    assert reader.gauge == 1 and "reading continues" in reader.reports[-1]

@@ -123,8 +123,9 @@ class BrokerConnection:
             self._probe(topic)
         except KafkaException as error:
             self._events.append(error)
-        except RuntimeError:
-            # The client was closed meanwhile.
+        except Exception:
+            # This shows nothing of the brokers: the client was closed meanwhile, as a rule.
             self._is_trying = False
+            self._try_later()
         else:
             self._events.append(None)
