@@ -37,7 +37,7 @@ class UndoLog:
     def __init__(self, output: Rewindable | None = None) -> None:
         self._output = output
         self._mark: Any = None if output is None else output.mark()
-        self._steps: list[Callable[[], object]] = []
+        self._steps: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._touched: set[Hashable] = set()
 
     def begin(self) -> None:
@@ -48,9 +48,9 @@ class UndoLog:
         if self._output is not None:
             self._mark = self._output.mark()
 
-    def note(self, step: Callable[[], object]) -> None:
-        """Remember what takes a change back."""
-        self._steps.append(step)
+    def note(self, step: Callable[..., object], *arguments: Any) -> None:
+        """Remember the call that takes a change back. Arguments are cheaper than a closure: many notes are made, few are used."""
+        self._steps.append((step, arguments))
 
     def touches(self, address: Hashable) -> bool:
         """Whether this is the first change at an address in the call at hand."""
@@ -62,7 +62,8 @@ class UndoLog:
     def undo(self) -> None:
         """Take back all changes since `begin`, the last one first, then the output."""
         while self._steps:
-            self._steps.pop()()
+            step, arguments = self._steps.pop()
+            step(*arguments)
         self._touched.clear()
         if self._output is not None:
             self._output.rewind(self._mark)
@@ -102,17 +103,19 @@ class UndoableTable(StateTable):
             self._note_as_it_is(namespace, key)
         elif self._log.touches((id(self), namespace, key, _LENGTH)):
             length = len(cell)
-            self._log.note(lambda: self._shorten(namespace, key, length))
+            self._log.note(self._shorten, namespace, key, length)
         super().extend(namespace, key, elements)
 
     def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
-        cell = self.peek(namespace, key)
-        if cell is None or (stop - start >= len(cell) and not elements):
+        rows = self._namespaces.get(namespace)
+        cell = None if rows is None else rows.get(key)
+        if cell is None:
+            self._log.note(self._drop, namespace, key)
+        elif not elements and stop - start >= len(cell):
             # The cell leaves the table as it is.
-            self._note(namespace, key, cell)
+            self._log.note(self.load, namespace, key, cell)
         else:
-            before, end = cell[start:stop], start + len(elements)
-            self._log.note(lambda: StateTable.splice(self, namespace, key, start, end, before))
+            self._log.note(StateTable.splice, self, namespace, key, start, start + len(elements), cell[start:stop])
         self._splice(namespace, key, cell, start, stop, elements)
 
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
@@ -142,7 +145,7 @@ class UndoableTable(StateTable):
         is_first = next(iter(cell)) == entry
         if not is_first and next(reversed(cell)) != entry:
             order = list(cell)
-        self._log.note(lambda: self._put_back(namespace, key, entry, value, is_first, order))
+        self._log.note(self._put_back, namespace, key, entry, value, is_first, order)
         self.forget(namespace, key, entry)
 
     def _note_as_it_is(self, namespace: Hashable, key: Hashable) -> None:
@@ -152,17 +155,17 @@ class UndoableTable(StateTable):
 
     def _note(self, namespace: Hashable, key: Hashable, before: Any) -> None:
         if before is None:
-            self._log.note(lambda: self._drop(namespace, key))
+            self._log.note(self._drop, namespace, key)
         else:
-            self._log.note(lambda: self.load(namespace, key, before))
+            self._log.note(self.load, namespace, key, before)
 
     def _note_entry(self, namespace: Hashable, key: Hashable, entry: Hashable) -> None:
         if self._log.touches((id(self), namespace, key, _ENTRY, entry)):
             before = independent((self.peek(namespace, key) or {}).get(entry, _ABSENT))
             if before is _ABSENT:
-                self._log.note(lambda: self.forget(namespace, key, entry))
+                self._log.note(self.forget, namespace, key, entry)
             else:
-                self._log.note(lambda: StateTable.put_entry(self, namespace, key, entry, before))
+                self._log.note(StateTable.put_entry, self, namespace, key, entry, before)
 
     def _shorten(self, namespace: Hashable, key: Hashable, length: int) -> None:
         cell = self._own(namespace, key)

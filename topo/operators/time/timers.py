@@ -147,7 +147,7 @@ class TimerService:
         """Note the opposite of a registration, before it is made, unless the timer is registered."""
         key = self._keys.key
         if timestamp not in queue.buckets or not queue.has(timestamp, key, namespace):
-            log.note(lambda: queue.remove(timestamp, key, namespace))
+            log.note(queue.remove, timestamp, key, namespace)
 
     def _note_removed(self, log: UndoLog, queue: TimerQueue, timestamp: int, namespace: Hashable) -> None:
         """Note the opposite of a deletion, before it is made, if the timer is registered."""
@@ -155,9 +155,9 @@ class TimerService:
         if not queue.has(timestamp, key, namespace):
             return
         if queue is self._event:
-            log.note(lambda: queue.add(timestamp, key, namespace))
+            log.note(queue.add, timestamp, key, namespace)
         else:
-            log.note(lambda: self.load([], [(key, namespace, timestamp)]))
+            log.note(self.load, [], [(key, namespace, timestamp)])
 
     def advance_watermark(self, timestamp: int) -> bool:
         """Set the watermark, then fire every event-time timer with a timestamp <= it, earliest first.
