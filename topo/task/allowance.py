@@ -8,6 +8,10 @@ loads a model for a minute leaves no trace.
 
 Seconds of work are counted while there is input, so they include the time in which the bolt could not act because those after it
 are slow: what waits before a bolt that is held up waits for them, too.
+
+Few tuples wait for the turns of the other tasks of a worker as long as many do. So of that wait, tuples count the part of a whole
+slice that they are. If it counted in full, a bolt that shares a worker with many would seem slow, its grants and so its frames
+would become small, and with them all tasks of the worker slow.
 """
 
 from __future__ import annotations
@@ -59,6 +63,16 @@ class Allowance:
             fits = self.most if self.each_s * self.most <= self._target_s else int(self._target_s / self.each_s)
             self.size = max(1, min(GROWTH * self.size if may_grow else self.size, fits))
             self._done, self._seconds = 0, 0.0
+
+    def waited(self, seconds: float, blocked_s: float, part: float) -> None:
+        """Learn how long the bolt has waited for its turn with input at hand.
+
+        Args:
+            seconds: of the wait.
+            blocked_s: in which the bolts after it had no room.
+            part: of the largest slice that is at hand, 0 to 1.
+        """
+        self.note(0, seconds - max(0.0, seconds - blocked_s) * (1.0 - part))
 
     def share(self, edges: int) -> int:
         """Return the grant of one of `edges` edges; each gets at least one tuple, or its sender would wait for ever."""

@@ -31,6 +31,10 @@ UNLIMITED_WINDOW = 1 << 62
 """For edges whose volume is bounded otherwise: an acker's verdicts, by the spout's pending limit."""
 
 
+BUSY = 90
+"""Percent: a worker with this load, or more, has no time for more input than it has."""
+
+
 class OutEdge:
     """The sender's end of an edge.
 
@@ -76,6 +80,11 @@ class OutEdge:
     def is_confirmed(self) -> bool:
         """Whether the receiver has processed all that was ever offered."""
         return self.confirmed == self.next_number - 1
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the receiver's worker has no time, and has not processed all that was offered."""
+        return self.load is not None and self.load >= BUSY and not self.is_confirmed
 
     @property
     def spare(self) -> int | None:

@@ -148,6 +148,10 @@ class Outbound:
         oldest = self.outbox.oldest
         return oldest is not None and now >= oldest + (self._linger_s * DRY_SHARE if is_dry else self._linger_s)
 
+    def on_idle(self) -> None:
+        """Send rows. Those wait for `flush_interval` whose receiver would only queue them: their frames become larger."""
+        self.outbox.flush(self._linger_s)
+
     def deadlines(self) -> list[float | None]:
         """Return when rows have to leave, and when to look for a receiver that has been silent for too long."""
         oldest, since = self.outbox.oldest, self.outbox.silent_since

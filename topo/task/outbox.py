@@ -2,8 +2,8 @@
 
 A frame leaves when its batch is full, when the task goes idle, or when the oldest row is `flush_interval` old; it waits here when
 the edge's window is full, or when as many tuples are out as the receiver has granted. Rows that are due while there is no room go
-on gathering, and leave with the confirmation that makes room. Nothing is ever refused: a task whose outbox `is_full` stops taking
-input instead.
+on gathering, and leave with the confirmation that makes room. An idle task keeps rows that their receiver could only queue.
+Nothing is ever refused: a task whose outbox `is_full` stops taking input instead.
 """
 
 from __future__ import annotations
@@ -175,15 +175,22 @@ class Outbox:
         edge = self.edges[target]
         self._offer(edge, make(self._stamp, target, edge.next_number))
 
-    def flush(self) -> None:
-        """Cut frames of all that is buffered for edges that have room."""
+    def flush(self, patience_s: float = 0.0) -> None:
+        """Cut frames of all that is buffered for edges that have room.
+
+        Args:
+            patience_s: rows that are younger, in seconds, stay if their receiver has those before them to process, and no time.
+        """
         if self._oldest is None:
             # Rows of starved targets leave with a confirmation.
             return
         self._oldest = None
         for (target, stream), buffer in self._buffers.items():
             if len(buffer):
-                if self.edges[target].has_room:
+                edge = self.edges[target]
+                if patience_s and edge.is_late and buffer.oldest is not None and buffer.oldest + patience_s > self.now:
+                    self._oldest = buffer.oldest if self._oldest is None else min(self._oldest, buffer.oldest)
+                elif edge.has_room:
                     self._flush_buffer(target, stream, buffer)
                 else:
                     self._starved.add(target)

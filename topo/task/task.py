@@ -220,7 +220,7 @@ class Task:
         if self.state.is_working:
             has_ended, was_quiet = self._has_ended, self._quiet_reported[1]
             if event.ids_may_wait and self._id_sender is not None and not has_ended:
-                self.outbound.outbox.flush()
+                self.outbound.on_idle()
                 self._id_sender.on_idle(now)
             else:
                 self.guarantee.flush(now)

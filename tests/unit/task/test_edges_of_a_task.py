@@ -343,7 +343,7 @@ def test_a_confirmation_of_an_older_epoch_confirms_nothing() -> None:
 def test_a_new_epoch_drops_frames_in_flight() -> None:
     bolt = Plain()
     task = Solo(chain(Scripted(), bolt, Sink(), edge_window=1, batch_size=1), "b")
-    for value in range(5):
+    for value in range(50):
         task.feed(value)
     task.turn()
     task.turn()

@@ -78,6 +78,41 @@ def test_the_oldest_row_counts_from_the_last_flush() -> None:
     assert box.outbox.oldest == 11.0
 
 
+def test_rows_that_a_busy_receiver_would_only_queue_stay_until_they_are_old() -> None:
+    box = Box(window=8)
+    box.put(1)
+    box.outbox.flush(0.5)
+    assert box.take() == ["DATA 2#0 [1]"], "before the first confirmation no load is known"
+    box.put(2)
+    box.outbox.flush()
+    box.outbox.confirm(TaskId(2), 0, load=95)
+    box.take()
+    box.put(3)
+    box.put(4, target=3)
+    box.outbox.at(10.4)
+    box.outbox.flush(0.5)
+    assert (box.take(), box.outbox.oldest) == (["DATA 3#0 [4]"], 10.0), "the other receiver is sent its row"
+    assert not box.outbox.is_quiet
+    box.put(5)
+    box.outbox.at(10.5)
+    box.outbox.flush(0.5)
+    assert (box.take(), box.outbox.oldest) == (["DATA 2#2 [3, 5]"], None)
+
+
+def test_rows_for_a_receiver_that_has_time_or_nothing_to_do_leave_when_the_task_is_idle() -> None:
+    box = Box(window=8)
+    box.put(1)
+    box.outbox.flush(0.5)
+    box.outbox.confirm(TaskId(2), 0, load=100)
+    box.put(2)
+    box.outbox.flush(0.5)
+    assert box.take() == ["DATA 2#0 [1]", "DATA 2#1 [2]"], "it had processed all"
+    box.put(3)
+    box.outbox.confirm(TaskId(2), 0, load=89)
+    box.outbox.flush(0.5)
+    assert box.take() == ["DATA 2#2 [3]"], "its worker has time, by the latest confirmation"
+
+
 def test_rows_without_room_gather_and_leave_with_the_confirmation_that_makes_room() -> None:
     box = Box(window=1)
     box.put(1)

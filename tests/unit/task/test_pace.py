@@ -60,3 +60,10 @@ def test_the_size_settles_where_a_slice_lasts_no_longer_than_it_should(cost: flo
     longest = max(pace.size * cost for _ in range(4) if not pace.note(pace.size, pace.size * cost))
     assert longest <= max(0.01, cost)
     assert pace.size == 512 or pace.size * 4 * cost > 0.005 or pace.size == 1
+
+
+def test_a_turn_fills_a_slice_by_its_tuples_or_by_its_time() -> None:
+    pace = AdaptiveSliceSize(0.005, 100)
+    parts = [pace.filled(*turn) for turn in ((25, 0.0), (1, 0.001), (100, 0.0), (1, 0.005), (300, 1.0))]
+    assert parts == [0.25, 0.2, 1.0, 1.0, 1.0]
+    assert AdaptiveSliceSize(0.0, 100).filled(1, 0.0) == 1.0, "without an interval each slice is one"

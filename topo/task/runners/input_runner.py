@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from math import inf
 from typing import Any, final
 
@@ -17,7 +18,7 @@ from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
 from topo.api.tuples import Origin, Tuple
 from topo.checkpoint.alignment import Aligned
 from topo.errors import FrameError, TopoInternalError, UserError
-from topo.task.allowance import make_allowance
+from topo.task.allowance import Allowance, make_allowance
 from topo.task.batch import Batch, Origins, read_batch
 from topo.task.batch_rows import unbatched
 from topo.task.bolt_output import BoltOutput
@@ -28,7 +29,7 @@ from topo.task.parts import TaskParts
 from topo.task.runners.calls import END_OF_INPUT
 from topo.task.runners.input_end import InputEnd
 from topo.task.runners.kind import InputKind, KindOptions, ReadyCalls
-from topo.task.slice_size import AdaptiveSliceSize
+from topo.task.slice_size import SLICE_BATCHES, AdaptiveSliceSize
 from topo.wire.control import BeginCheckpoint
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStatus
 
@@ -93,7 +94,7 @@ class InputRunner:
         if guarantee.barriers is not None and not self._inbound.sender_count:
             # Its checkpoints begin here, as they do at a spout.
             self.messages = {**options.messages, BeginCheckpoint: self._on_begin_checkpoint}
-        self._pace = AdaptiveSliceSize(self._config.flush_interval_s, self._config.batch_size)
+        self._pace = AdaptiveSliceSize(self._config.flush_interval_s, SLICE_BATCHES * self._config.batch_size)
         if self._config.queue_time_s is not None:
             self._inbound.allowance = make_allowance(self._config, self._inbound.sender_count, guarantee.queue_limit_s)
         self._batch: Batch | None = None
@@ -109,6 +110,10 @@ class InputRunner:
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
         self._slice_count, self._slice_s = 0, 0.0
         """Tuples that the turn at hand has processed, and the seconds that they took."""
+        self._each_s = 0.0
+        """Seconds that a tuple took in the turn before."""
+        self._blocked_s = 0.0
+        """`blocked_s` of the task when its turn before began."""
         self._slice_latency = Histogram()
         self._latency = self._slice_latency if options.latency is None else options.latency
         parts.cuts.append(self._cut_short)
@@ -244,6 +249,8 @@ class InputRunner:
         """
         inbound = self._inbound
         self._slice_count, self._slice_s = 0, 0.0
+        if inbound.allowance is not None:
+            self._note_wait(inbound.allowance, self._env.clock())
         while (head := inbound.head()) is not None and self._may_act:
             edge, frame = head
             is_done = self._process(edge, frame, now)
@@ -254,6 +261,17 @@ class InputRunner:
             now = max(now, inbound.busy_since)
         if self._slice_count:
             self._pace.note(self._slice_count, self._slice_s)
+            self._each_s = self._slice_s / self._slice_count
+
+    def _note_wait(self, allowance: Allowance, now: float) -> None:
+        """Have the allowance learn how long the task has waited for its turn with input at hand."""
+        inbound, counters, part = self._inbound, self._counters, 0.0
+        blocked_s, self._blocked_s = counters.blocked_s - self._blocked_s, counters.blocked_s
+        for at_hand in accumulate(frame.count for _, frame in inbound.queue):
+            if (part := self._pace.filled(at_hand, at_hand * self._each_s)) >= 1.0:
+                break
+        allowance.waited(now - inbound.busy_since, blocked_s, part)
+        inbound.busy_since = now
 
     def _joins_slice(self) -> bool:
         """Whether the next frame is of rows that the slice has room for."""

@@ -1,0 +1,56 @@
+"""A bolt that waits for the other tasks of its worker is not slow: what its senders are granted depends on its own work."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tasks.components import Plain, Scripted, Sink, chain
+from tests.tasks.solo import Solo
+
+ROUND_S = 0.05
+"""Seconds from one turn of a task to its next, in a worker with many."""
+TARGET_S = 0.5
+"""How long tuples may wait before a bolt: `queue_time`, as it is by default."""
+
+
+def rounds(task: Solo, count: int, values: int) -> int:
+    """Let a bolt have a few tuples in each round of its worker; return the allowance after them."""
+    for _ in range(count):
+        task.feed(*range(values))
+        task.clock.now += ROUND_S
+        task.run()
+        task.confirm_all()
+    return int(task.task.inbound.allowance.size)
+
+
+def test_few_tuples_in_each_round_of_a_busy_worker_leave_the_allowance_large() -> None:
+    size = rounds(Solo(chain(Scripted(), Plain(), Sink()), "b"), 2_000, values=3)
+    assert size > 1_000, f"{size} tuples; 3 in each round would be {3 * TARGET_S / ROUND_S:.0f} in {TARGET_S} s"
+
+
+@pytest.mark.parametrize("each_s", [0.001, 0.01])
+def test_the_work_of_the_bolt_itself_counts_in_full(each_s: float) -> None:
+    def slow(_tup: object, _collector: object) -> None:
+        task.clock.now += each_s
+
+    task = Solo(chain(Scripted(), Plain(slow), Sink()), "b")
+    # Five tuples of 1 ms fill a slice, which is `flush_interval`, and so do fewer that are slower.
+    expected = TARGET_S / (each_s + ROUND_S / 5)
+    assert rounds(task, 1_000, values=5) == pytest.approx(expected, rel=0.1)
+
+
+def test_a_wait_for_bolts_behind_it_counts_in_full() -> None:
+    task = Solo(chain(Scripted(), Plain(), Sink()), "b")
+    before = rounds(task, 2_000, values=3)
+    task.confirm(3, allowance=1)
+    for _ in range(400):
+        task.feed(1, 2, 3)
+        task.run()
+        task.feed(4)
+        assert task.task.runner.is_blocked
+        task.clock.now += ROUND_S
+        task.confirm(3, allowance=1)
+        task.run()
+        task.confirm(3, allowance=1)
+    assert task.task.counters.blocked_s == pytest.approx(400 * ROUND_S)
+    assert before > 1_000 and task.task.inbound.allowance.size <= TARGET_S / (ROUND_S / 4)
