@@ -51,7 +51,7 @@ class Idle(Struct, frozen=True):
     """Nothing is left to read or do: send buffered rows and ids before the worker sleeps.
 
     Attributes:
-        ids_may_wait: whether ids for ackers may wait for others, for `flush_interval` at most; rows never do.
+        ids_may_wait: whether ids for ackers, and rows for busy workers, may wait for others, for `flush_interval` in each task.
     """
 
     ids_may_wait: bool = False

@@ -219,9 +219,10 @@ class Task:
         """Nothing is left to do or to read: send all rows that are buffered, and the ids that should not wait."""
         if self.state.is_working:
             has_ended, was_quiet = self._has_ended, self._quiet_reported[1]
-            if event.ids_may_wait and self._id_sender is not None and not has_ended:
+            if event.ids_may_wait and not has_ended:
                 self.outbound.on_idle()
-                self._id_sender.on_idle(now)
+                if self._id_sender is not None:
+                    self._id_sender.on_idle(now)
             else:
                 self.guarantee.flush(now)
             if has_ended or was_quiet:
