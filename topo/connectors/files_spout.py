@@ -251,7 +251,8 @@ class FilesSpout(PartitionedSpout):
             )
 
     def _is_mine(self, name: str) -> bool:
-        return Partition(name).owner(self._context.parallelism) == self._context.task_index
+        file = Partition(name)
+        return file.can_be_stored and file.owner(self._context.parallelism) == self._context.task_index
 
     def _report(self, error: TopoEnvironmentError) -> None:
         """Report an error of a listing, on the task's thread."""

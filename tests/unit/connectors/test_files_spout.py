@@ -102,6 +102,13 @@ def test_hidden_names_other_names_and_files_that_are_being_written_are_left_out(
     assert harness.read == {"d.log": ["d.log"]}
 
 
+def test_a_name_that_is_not_utf_8_is_reported_and_does_not_hold_up_the_other_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n")
+    (tmp_path / os.fsdecode(b"\xe9")).write_text("2\n")
+    harness = harness_of(tmp_path)
+    assert harness.read == {"a": ["1"]} and "its name is not UTF-8" in str(harness.errors[0])
+
+
 def test_a_file_that_was_written_again_is_reported_and_not_read_on(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n")
     harness = harness_of(tmp_path)
