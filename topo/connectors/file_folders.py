@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from itertools import chain, count
 from math import inf
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from topo.errors import ConfigError, TopoEnvironmentError
@@ -108,7 +109,8 @@ class LocalFolder:
                     except FileNotFoundError:
                         # Removed since it was listed.
                         continue
-                    if found.st_mtime_ns <= settled_ns:
+                    # To open a pipe would wait for its writer.
+                    if S_ISREG(found.st_mode) and found.st_mtime_ns <= settled_ns:
                         yield FoundFile(relative, _identity_of(found), found.st_mtime, found.st_size)
 
     def _cannot_list(self, error: OSError) -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from pyarrow import parquet
 
 from topo import FilesSpout
+from topo.connectors.file_folders import folder_at
 from topo.errors import ConfigError
 from topo.testing.partition_harness import PartitionHarness
 
@@ -107,6 +109,18 @@ def test_a_name_that_is_not_utf_8_is_reported_and_does_not_hold_up_the_other_fil
     (tmp_path / os.fsdecode(b"\xe9")).write_text("2\n")
     harness = harness_of(tmp_path)
     assert harness.read == {"a": ["1"]} and "its name is not UTF-8" in str(harness.errors[0])
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_pipes_and_sockets_are_left_out(tmp_path: Path, follow: bool) -> None:
+    (tmp_path / "a").write_text("1\n")
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        # First, since to read the pipe would wait for a writer.
+        assert [file.name for file in folder_at(tmp_path, None, {}).find("*")] == ["a"]
+        harness = harness_of(tmp_path, follow=follow)
+    assert harness.read == {"a": ["1"]} and harness.errors == []
 
 
 def test_a_file_that_was_written_again_is_reported_and_not_read_on(tmp_path: Path) -> None:
