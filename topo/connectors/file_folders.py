@@ -220,7 +220,19 @@ class RemoteFolder:
     def move(self, name: str, target: str) -> None:
         self._files.invalidate_cache()
         root = self._files._strip_protocol(target).rstrip("/")
-        self._files.mv(f"{self._root}/{name}", _free(f"{root}/{name}", self._files.exists))
+        move_file(self._files, f"{self._root}/{name}", _free(f"{root}/{name}", self._files.exists))
+
+
+def move_file(files: Any, source: str, target: str) -> None:
+    """Move a file of a store. Raises FileNotFoundError."""
+    from fsspec import AbstractFileSystem
+
+    if getattr(type(files), "mv", None) is AbstractFileSystem.mv:
+        # It takes "*", "?" and "[" of a name for a pattern, and would move other files.
+        files.cp_file(source, target)
+        files.rm_file(source)
+    else:
+        files.mv(source, target)
 
 
 def _modified(info: Mapping[str, Any]) -> float:

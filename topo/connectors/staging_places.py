@@ -19,7 +19,7 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, BinaryIO, Protocol
 
 from topo.api.context import TaskContext
-from topo.connectors.file_folders import file_system_at, is_remote, local_path
+from topo.connectors.file_folders import file_system_at, is_remote, local_path, move_file
 from topo.connectors.line_files import write_at
 from topo.durable import make_folder, sync_folder
 from topo.errors import SinkBlockedError
@@ -259,7 +259,7 @@ class RemotePlace:
         source, target = self._path(STAGED, name), self._path(folder, name)
         self._files.invalidate_cache()
         try:
-            self._files.mv(source, target)
+            move_file(self._files, source, target)
         except FileNotFoundError:
             return bool(self._files.exists(target))
         return True

@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -20,6 +21,7 @@ from topo import FilesSink, TaskContext, TopologyConfig
 from topo.checkpoint.staged_output import StagedOutput
 from topo.connectors.file_folders import shown_url
 from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, UserError
+from topo.testing import run_bolt
 
 
 def visible(folder: Path) -> list[Path]:
@@ -306,6 +308,12 @@ def test_files_that_another_process_has_staged_elsewhere_are_an_error(tmp_path: 
     started(other)
     with pytest.raises(StagedRowsLostError, match="has written to another folder"):
         other.recover([token])
+
+
+def test_files_are_published_in_a_store_below_a_folder_with_signs_of_a_pattern() -> None:
+    run_bolt(FilesSink("memory://published/[1]"), [{"n": 1}]).assert_all_acked()
+    files = fsspec.filesystem("memory")
+    assert [files.cat_file(path) for path in files.glob("/published/[[]1]/*.json")] == [b'{"n":1}\n']
 
 
 def test_rows_without_a_column_are_refused(tmp_path: Path) -> None:

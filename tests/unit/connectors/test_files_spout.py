@@ -298,6 +298,16 @@ def test_files_at_a_url_are_moved_within_their_store(tmp_path: Path) -> None:
     assert files.find("/moved") == ["/moved/done/a"] and files.cat("/moved/done/a") == b"1\n"
 
 
+def test_a_name_with_signs_of_a_pattern_is_moved_and_no_other_file_of_the_store(tmp_path: Path) -> None:
+    files = fsspec.filesystem("memory")
+    for name in ("a[1]", "a1", "b*", "b2"):
+        files.pipe(f"/signs/in/{name}", name.encode())
+    folder = folder_at("memory://signs/in", None, {})
+    for name in ("a[1]", "b*"):
+        folder.move(name, "memory://signs/done")
+    assert files.find("/signs") == ["/signs/done/a[1]", "/signs/done/b*", "/signs/in/a1", "/signs/in/b2"]
+
+
 def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n")
     assert harness_of(tmp_path, discovery_interval=None).has_ended
