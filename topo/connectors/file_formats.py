@@ -203,12 +203,24 @@ def _text_or_bytes(text: str, encoding: str) -> str | bytes:
 def read_parquet(fields: Sequence[str]) -> ReadFile:
     """Return a reader of parquet. Raises ConfigError without pyarrow."""
     try:
+        import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
         raise ConfigError(f"format='parquet' needs pyarrow: {pip_install(EXTRAS['arrow'])}") from error
 
+    def values_of(name: str, column: Any) -> list[Any]:
+        kind = column.type
+        # Where pandas is installed, nanoseconds would come as values of its classes, which no tuple carries.
+        if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+            try:
+                column = column.cast(pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else pa.duration("us"))
+            except pa.ArrowInvalid as error:
+                raise ValueError(f"column {name!r}: {error}") from error
+        values: list[Any] = column.to_pylist()
+        return values
+
     def read(file: BinaryIO, place: int) -> Iterator[FilePiece]:
-        table = parquet.ParquetFile(file)
+        table = parquet.ParquetFile(file, coerce_int96_timestamp_unit="us")
         known = [name.removesuffix("?") for name in fields]
         columns = [name for name in known if name in table.schema_arrow.names]
         missing = [name for name, field in zip(known, fields, strict=True) if name not in columns and not field.endswith("?")]
@@ -224,9 +236,9 @@ def read_parquet(fields: Sequence[str]) -> ReadFile:
             first, number = number, number + batch.num_rows
             if number <= place:
                 continue
-            found = batch.to_pydict()
             skipped = max(0, place - first)
-            values = [found.get(name, [None] * batch.num_rows)[skipped:] for name in known]
+            found = {name: values_of(name, batch.column(at)[skipped:]) for at, name in enumerate(batch.schema.names)}
+            values = [found.get(name, [None] * (batch.num_rows - skipped)) for name in known]
             yield FilePiece(list(zip(*values, strict=True)), list(range(first + skipped + 1, number + 1)))
 
     return read

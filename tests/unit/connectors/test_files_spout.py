@@ -8,6 +8,7 @@ import lzma
 import os
 import socket
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,24 @@ def test_the_records_of_a_file_are_read_also_behind_any_of_them(
         rows = [*rows[: stop + 1], *harness.all_rows()]
     assert [(int(values[0]), values[1], values[2]) for _, _, values in rows] == [(row["n"], row["text"], None) for row in ROWS]
     assert harness.errors == []
+
+
+def test_moments_of_parquet_are_datetimes_also_in_nanoseconds_as_pandas_and_spark_write_them(tmp_path: Path) -> None:
+    """Where pandas is installed, Arrow gives such values as pandas' own, which no tuple carries."""
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678901)
+    columns = {"at": pyarrow.array([moment, None], "timestamp[ns]"), "took": pyarrow.array([1000, None], "duration[ns]")}
+    table = pyarrow.table(columns)
+    parquet.write_table(table, tmp_path / "a.parquet")
+    parquet.write_table(table, tmp_path / "b.parquet", use_deprecated_int96_timestamps=True)
+    harness = harness_of(tmp_path, format="parquet", fields=("at", "took"))
+    rows = [values for _, _, values in harness.all_rows()]
+    assert rows == [(moment, timedelta(microseconds=1)), (None, None)] * 2 and type(rows[0][0]) is datetime
+
+
+def test_nanoseconds_that_a_datetime_would_lose_are_an_error_with_their_column(tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({"at": pyarrow.array([1], "timestamp[ns]")}), tmp_path / "a.parquet")
+    harness = harness_of(tmp_path, format="parquet", fields=("at",))
+    assert harness.read == {} and "column 'at': " in str(harness.errors[0])
 
 
 @pytest.mark.parametrize(
