@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -67,6 +68,8 @@ class LineReader:
         """
         self.was_inside_line = self.is_inside_line
         has_end = piece.endswith(b"\n")
+        if not has_end and len(piece) == self.max_line and self._encoding is not None:
+            piece = self._whole_characters(piece, self._encoding)
         data = piece[:-1].removesuffix(b"\r") if has_end else piece
         try:
             if not data and self.is_inside_line:
@@ -80,6 +83,17 @@ class LineReader:
         self.offset += len(piece)
         self.is_inside_line = not has_end
         return text
+
+    def _whole_characters(self, piece: bytes, encoding: str) -> bytes:
+        """Return a piece without a character at its end that continues in the next one."""
+        decoder = codecs.getincrementaldecoder(encoding)("ignore")
+        decoder.decode(piece)
+        begun = decoder.getstate()[0]
+        if 0 < len(begun) < len(piece):
+            piece = piece[: -len(begun)]
+            assert self.file is not None
+            self.file.seek(self.offset + len(piece))
+        return piece
 
     def close(self) -> None:
         """Close the file. Idempotent."""

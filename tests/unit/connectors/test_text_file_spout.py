@@ -92,10 +92,19 @@ def test_a_huge_line_comes_in_pieces_and_loses_nothing(tmp_path: Path) -> None:
     ]
 
 
-TEXTS = st.lists(st.text("ab", max_size=12), max_size=20).map("\n".join)
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
+def test_pieces_of_a_huge_line_do_not_cut_characters(tmp_path: Path, encoding: str) -> None:
+    text = "aé漢🎈" * 9
+    (tmp_path / "text").write_text(text + "\nshort\n", encoding)
+    found = lines(emitted_by_all(tmp_path / "text", 1, max_line=10, encoding=encoding, errors="strict"))
+    assert "".join(found[:-1]) == text and found[-1] == "short"
+    assert all(len(piece.encode(encoding)) <= 10 for piece in found)
 
 
-@given(text=TEXTS, tasks=st.integers(1, 6), limit=st.integers(1, 20))
+TEXTS = st.lists(st.text("abé", max_size=12), max_size=20).map("\n".join)
+
+
+@given(text=TEXTS, tasks=st.integers(1, 6), limit=st.integers(2, 20))
 def test_tasks_share_a_file_so_that_each_line_comes_once(
     tmp_path_factory: pytest.TempPathFactory, text: str, tasks: int, limit: int
 ) -> None:
@@ -106,7 +115,7 @@ def test_tasks_share_a_file_so_that_each_line_comes_once(
     assert sorted(emitted_by_all(path, tasks, max_line=limit)) == sorted(alone)
 
 
-@given(text=TEXTS, tasks=st.integers(1, 3), limit=st.integers(1, 20), repeat=st.integers(1, 2))
+@given(text=TEXTS, tasks=st.integers(1, 3), limit=st.integers(2, 20), repeat=st.integers(1, 2))
 def test_it_continues_exactly_after_any_committed_position(
     tmp_path_factory: pytest.TempPathFactory, text: str, tasks: int, limit: int, repeat: int
 ) -> None:
