@@ -61,7 +61,8 @@ class TextFileSpout(RetryingSpout):
 
         Raises:
             NotFoundError: the path does not exist, or the folder has no file that matches.
-            TopoEnvironmentError: the text before the committed position has gone, so the text behind it is unknown.
+            TopoEnvironmentError: a subfolder cannot be listed; or the text before the committed position has gone, so the text
+                behind it is unknown.
         """
         self._collector = collector
         self._index, self._tasks = context.task_index, context.parallelism
@@ -89,7 +90,7 @@ class TextFileSpout(RetryingSpout):
         if not self._path.is_dir():
             return [self._path]
         found: list[Path] = []
-        for folder, subfolders, names in os.walk(self._path):
+        for folder, subfolders, names in os.walk(self._path, onerror=_cannot_list):
             # A large tree on a slow file system is no call that is stuck.
             context.progress(f"listing {folder}")
             subfolders[:] = [name for name in subfolders if name not in self._exclude]
@@ -130,3 +131,9 @@ class TextFileSpout(RetryingSpout):
     def close(self) -> None:
         """Close the file."""
         self._reader.close()
+
+
+def _cannot_list(error: OSError) -> None:
+    raise TopoEnvironmentError(
+        f"TextFileSpout: folder {error.filename!r} cannot be listed: {error.strerror}; make it readable, or name it in exclude="
+    ) from error

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -151,6 +154,23 @@ def test_what_cannot_be_read_is_said_with_its_path(tmp_path: Path) -> None:
         opened(TextFileSpout(tmp_path / "missing"))
     with pytest.raises(NotFoundError, match=r"no file that matches '\*.txt'"):
         opened(TextFileSpout(tmp_path, pattern="*.txt"))
+
+
+def test_a_subfolder_that_cannot_be_listed_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text").write_text("a\n")
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def scan(folder: Any) -> Any:
+        if str(folder).endswith("closed"):
+            # Root, who runs tests in containers, may list it whatever its permissions.
+            raise PermissionError(errno.EACCES, "Permission denied", folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    with pytest.raises(TopoEnvironmentError, match=r"closed' cannot be listed: Permission denied; .* exclude="):
+        opened(TextFileSpout(tmp_path))
+    assert lines(emitted_by_all(tmp_path, 1, exclude=("closed",))) == ["a"]
 
 
 @pytest.mark.parametrize("options", [{"encoding": "utf-16"}, {"repeat": 0}, {"max_line": 0}])
