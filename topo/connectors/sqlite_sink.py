@@ -128,9 +128,12 @@ def _storable(value: Any) -> Any:
     if kind is str:
         value.encode()
         return value
-    if kind is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
+    if kind is int and -_LARGEST_INTEGER - 1 <= value <= _LARGEST_INTEGER:
         return value
-    if kind in (float, bool, bytes):
+    if kind is float:
+        # SQLite stores NaN as null, which is no key.
+        return None if value != value else value
+    if kind in (bool, bytes):
         return value
     if isinstance(value, datetime | date | time):
         return value.isoformat()

@@ -16,6 +16,7 @@ from tests.unit.connectors.drive import TICK, prepared, tracked
 from topo import ConfigError, SqliteSink, UnsupportedValueError
 from topo.checkpoint.staged_output import StagedOutput
 from topo.errors import StagedRowsLostError
+from topo.testing import run_bolt
 
 
 def rows(path: Path, statement: str = "select * from t order by rowid") -> list[tuple[Any, ...]]:
@@ -96,10 +97,17 @@ def test_a_value_that_cannot_be_stored_fails_alone(tmp_path: Path, value: Any) -
     assert rows(tmp_path / "db") == [("2020-01-02T00:00:00",)]
 
 
-def test_a_key_without_a_value_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [None, math.nan])
+def test_a_key_without_a_value_is_refused(tmp_path: Path, key: Any) -> None:
     prepared(sink := SqliteSink(tmp_path / "db", "t", ["k", "v"], key="k"))
     with pytest.raises(UnsupportedValueError, match="'k'"):
-        sink.execute(tracked(k=None, v=1))
+        sink.execute(tracked(k=key, v=1))
+
+
+def test_the_numbers_that_sqlite_has_are_stored_and_nan_as_null(tmp_path: Path) -> None:
+    numbers = [-(1 << 63), (1 << 63) - 1, 1.5, -math.inf, math.nan]
+    run_bolt(SqliteSink(tmp_path / "db", "t", ["v"]), [{"v": number} for number in numbers]).assert_all_acked()
+    assert rows(tmp_path / "db") == [(number,) for number in (*numbers[:-1], None)]
 
 
 @pytest.mark.parametrize(
