@@ -44,7 +44,7 @@ def check_classes(values: Sequence[Any], kind: pa.DataType) -> None:
     """Look at values before they become a column.
 
     Raises:
-        TypeError: the type would take a class of them only with a loss.
+        TypeError: the type would take a class of them only with a loss, or not a None inside of one.
         OverflowError: a number would become infinite.
     """
     classes = set(map(type, values))
@@ -65,14 +65,21 @@ def check_classes(values: Sequence[Any], kind: pa.DataType) -> None:
         if len({value.tzinfo is None for value in present} | {kind.tz is None}) > 1:
             raise TypeError("zone")
     elif pa.types.is_list(kind):
-        check_classes(list(chain.from_iterable(present)), kind.value_type)
+        _check_inner(list(chain.from_iterable(present)), kind.value_field)
     elif pa.types.is_struct(kind):
         names = {field.name for field in kind}
         if any(value.keys() - names for value in present):
             raise TypeError("unknown field")
         for field in kind:
-            check_classes([value.get(field.name) for value in present], field.type)
+            _check_inner([value.get(field.name) for value in present], field)
     else:
         pairs = [pair for value in present for pair in (value.items() if isinstance(value, dict) else value)]
         check_classes([key for key, _ in pairs], kind.key_type)
-        check_classes([value for _, value in pairs], kind.item_type)
+        _check_inner([value for _, value in pairs], kind.item_field)
+
+
+def _check_inner(values: Sequence[Any], field: pa.Field) -> None:
+    # Arrow takes such a None, and fails only when all rows of the column are written.
+    if not field.nullable and any(value is None for value in values):
+        raise TypeError("None")
+    check_classes(values, field.type)

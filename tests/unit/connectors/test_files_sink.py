@@ -189,6 +189,20 @@ def test_a_value_that_a_column_would_change_fails_its_tuple(tmp_path: Path, fiel
     assert sink.pre_commit() is None
 
 
+@pytest.mark.parametrize("value", [{"list": [1, None]}, {"struct": {"n": None}}, {"struct": {}}, {"map": {"a": None}}])
+def test_none_inside_of_a_value_fails_its_tuple_where_the_column_has_none_there(tmp_path: Path, value: Any) -> None:
+    number = pyarrow.field("n", pyarrow.int64(), nullable=False)
+    kinds = {"list": pyarrow.list_(number), "struct": pyarrow.struct([number]), "map": pyarrow.map_(pyarrow.string(), number)}
+    sink = FilesSink(tmp_path, format="parquet", schema=pyarrow.schema(list(kinds.items())))
+    good = {"list": [1], "struct": {"n": 1}, "map": {"a": 1}}
+    started(sink)
+    sink.begin()
+    with pytest.raises(UserError, match=f"field '{next(iter(value))}'"):
+        sink.write(tracked(**good | value))
+    sink.write(tracked(**good))
+    assert sink.pre_commit() is not None
+
+
 def test_a_column_of_float_rounds_and_keeps_what_is_not_finite(tmp_path: Path) -> None:
     values = [16777217.0, 0.1, 3.4028235677973362e38, float("inf"), float("-inf"), None]
     (file,) = written(tmp_path, *({"x": value} for value in values), format="parquet", schema={"x": "float"})
