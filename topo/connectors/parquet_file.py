@@ -42,6 +42,8 @@ def parquet_schema(declared: pa.Schema | Mapping[str, str | pa.DataType]) -> pa.
                     f"schema has field {field.name!r} of type {field.type}, which would cut microseconds; take unit 'us' or 'ns'"
                 )
             if pa.types.is_struct(kind):
+                if not kind.num_fields:
+                    raise ConfigError(f"schema has field {field.name!r} of {field.type}; parquet has no struct without fields")
                 _check_names([inner.name for inner in kind], f"struct {field.name!r} of the schema")
     return schema
 

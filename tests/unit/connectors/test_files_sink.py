@@ -359,6 +359,7 @@ def test_rows_without_a_column_are_refused(tmp_path: Path) -> None:
         ({"format": "parquet", "schema": {}}, "schema has no field"),
         ({"format": "parquet", "schema": pyarrow.schema([("n", pyarrow.int64())] * 2)}, "field 'n' more than once"),
         ({"format": "parquet", "schema": {"n": "struct<a:int,a:int>"}}, "field 'a' more than once"),
+        (parquet_of(pyarrow.list_(pyarrow.struct([]))), "no struct without fields"),
         ({"compression": "zstd"}, "must be None or 'gzip'"),
         ({"format": "parquet", "schema": {"n": "bigint"}, "compression": "lzo"}, "must be one of"),
         ({"fields": "cents"}, "fields='cents' names no columns"),
