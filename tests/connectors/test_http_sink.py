@@ -173,6 +173,12 @@ def test_secrets_are_in_no_error(receiver: Receiver, caplog: pytest.LogCaptureFi
     assert "planted" not in str(results[0]) and receiver.requests[-1].headers["Authorization"].startswith("Basic ")
 
 
+def test_an_empty_token_leaves_the_error_as_it_is(receiver: Receiver) -> None:
+    receiver.answers.append((401, {"X-Text": "no token"}))
+    results, _ = send(HttpSink(receiver.url, headers={"Authorization": "Bearer ", "X-Api-Key": ""}), *rows(1))
+    assert "answered 401: no token" in str(results[0])
+
+
 def test_a_query_is_in_no_error(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     receiver.answers.append((400, {}))
     sent, _ = send(HttpSink(f"{receiver.url}/x?sig=planted"), *rows(1))

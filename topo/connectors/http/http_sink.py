@@ -105,7 +105,9 @@ class HttpSink(AsyncBolt):
         self._headers = {name: str(given) for name, given in (headers or {}).items()}
         if value_serializer == "json" and "content-type" not in {name.lower() for name in self._headers}:
             self._headers["Content-Type"] = "application/json"
-        self._hidden = tuple(one for name, one in self._headers.items() if is_secret(name) or name.lower() == "authorization")
+        hidden = [one for name, one in self._headers.items() if is_secret(name) or name.lower() == "authorization"]
+        # A token without the scheme in front of it, too. An empty one would be found between any two characters.
+        self._hidden = tuple(part for one in hidden for part in (one, one.rpartition(" ")[2]) if part)
         self._id = None if id is None else selector_of(id, "id")
         self._key = None if key is None else selector_of(key, "key")
         self._concurrency = concurrency
@@ -205,7 +207,7 @@ class HttpSink(AsyncBolt):
         """Return a text in which no header with a secret and no query stands, though the receiver may have repeated them."""
         text = without_queries(self._url, text)
         for secret in self._hidden:
-            text = text.replace(secret, "***").replace(secret.rpartition(" ")[2], "***")
+            text = text.replace(secret, "***")
         return masked(text)
 
     async def close(self) -> None:
