@@ -106,6 +106,16 @@ def test_a_message_that_cannot_be_emitted_fails_its_request_alone() -> None:
         assert again.result(20).status == 503
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_headers_are_texts_in_either_encoding_that_senders_use(encoding: str) -> None:
+    with listening(metadata=("id", "headers")) as hook:
+        # HTTPConnection writes what a text has in Latin-1.
+        given = "café".encode(encoding).decode("latin-1")
+        hook.send({}, X_City=given, Idempotency_Key=given)
+        ((_, name, headers),) = hook.rows(1)
+        assert (name, headers["x-city"]) == ("café", "café")
+
+
 def test_another_body_is_refused_while_a_message_is_under_way_though_its_sender_has_left() -> None:
     with listening(answer_timeout="200ms") as hook:
         late = hook.send({"n": 1}, Idempotency_Key="a")

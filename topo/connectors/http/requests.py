@@ -80,6 +80,7 @@ def shown_headers(headers: Mapping[str, str], signature_header: str) -> dict[str
     for name, value in headers.items():
         key = name.lower()
         if key not in hidden:
+            value = _text_of(value)
             shown[key] = f"{shown[key]}, {value}" if key in shown else value
     return shown
 
@@ -92,7 +93,16 @@ def given_id(header: str | None) -> str | None:
     """
     if header is None:
         return None
-    text = header.strip()
+    text = _text_of(header.strip())
     if not text or len(text) > LONGEST_ID:
         raise ValueError(f"{ID_HEADER} must have 1 to {LONGEST_ID} characters; it has {len(text)}")
     return text
+
+
+def _text_of(header: str) -> str:
+    """Return a header's text. Bytes that are not UTF-8, which aiohttp keeps as lone surrogates, are taken for Latin-1."""
+    try:
+        header.encode()
+    except UnicodeEncodeError:
+        return header.encode(errors="surrogateescape").decode("latin-1")
+    return header
