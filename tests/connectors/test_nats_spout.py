@@ -261,3 +261,15 @@ def test_a_stream_that_is_missing_or_forgets_delivered_messages_is_an_error_of_o
 def test_arguments_that_cannot_work_are_refused(arguments: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         NatsSpout(**{"servers": "nats://localhost", "stream": "S", **arguments})
+
+
+@pytest.mark.parametrize("durable", [None, "shared"])
+def test_a_message_whose_sender_has_named_a_header_as_the_server_does_is_read(subjects: Subjects, durable: str | None) -> None:
+    async def publish(client: Any, stream_context: Any) -> None:
+        await stream_context.publish(f"{subjects.stream}.a", b"1", headers={"Status": "404", "Description": "of an order"})
+
+    subjects.server.run(publish)
+    subjects.add("a", [2])
+    harness = PartitionHarness(lambda: subjects.spout(pattern=None, durable=durable, metadata=("headers",)))
+    harness.turns(20)
+    assert [(number, headers.get("Status")) for _, _, (number, headers) in harness.all_rows()] == [(1, "404"), (2, None)]

@@ -259,7 +259,8 @@ async def pull(client: Any, stream: str, consumer: str, batch: int, timeout_s: f
 
     async def take(message: Any) -> None:
         headers = message.headers or {}
-        status = headers.get("Status")
+        # With a subject for its acknowledgement it is a message of the stream, whose sender may have named a header so.
+        status = None if message.reply else headers.get("Status")
         if status is None:
             received.append(message)
         if not end.done() and (status is not None or len(received) == batch):
