@@ -17,7 +17,7 @@ from tests.integration.support import Scene, eventually, flow, kill, pid_of
 from tests.servers import mosquitto
 from topo import MqttSink, MqttSpout, TaskContext, TopologyConfig, Tuple
 from topo.api.tuples import Origin
-from topo.errors import ConfigError, TopoEnvironmentError
+from topo.errors import ConfigError, TopoEnvironmentError, UnsupportedValueError
 from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.mailbox.mailbox import TaskMailbox
 from topo.testing.partition_harness import PartitionHarness
@@ -299,6 +299,23 @@ def test_numbers_that_come_again_ack_no_other_message(broker: mosquitto.Mosquitt
     task.until(lambda: task.acked == [5, 6, 8])
     task.sink.cleanup()
     peer.close()
+
+
+def test_a_message_that_is_too_large_for_the_broker_fails_alone(tmp_path: Path) -> None:
+    broker = mosquitto.start(tmp_path, most_bytes=1000)
+    task = SinkTask(broker.address)
+    try:
+        task.until(lambda: task.sink._session.is_connected)
+        # 1,000 bytes with 13 for the packet and the topic.
+        largest = 10**987 - 1
+        task.execute(largest)
+        with pytest.raises(UnsupportedValueError, match="a message of 1001 bytes; the broker takes 1000"):
+            task.execute(largest + 1)
+        task.execute(3)
+        task.until(lambda: task.acked == [largest, 3])
+    finally:
+        task.sink.cleanup()
+        broker.kill()
 
 
 def test_a_wrong_password_is_reported_and_shown_nowhere(tmp_path: Path) -> None:

@@ -36,12 +36,15 @@ class Mosquitto(Server):
         self.process = _start(self.folder, self.port).process
 
 
-def start(folder: Path, port: int | None = None, *, is_locked: bool = False, survives: bool = True) -> Mosquitto:
+def start(
+    folder: Path, port: int | None = None, *, is_locked: bool = False, survives: bool = True, most_bytes: int | None = None
+) -> Mosquitto:
     """Start a broker with its data in `folder`. Skips the test where it or its client is missing.
 
     Args:
         is_locked: whether clients have to give USER and PASSWORD.
         survives: whether its data survives a kill: it writes all of it at each change, which takes long with many messages.
+        most_bytes: of a packet that it takes.
     """
     need(("paho",), "mqtt")
     if _command() is None:
@@ -57,6 +60,7 @@ def start(folder: Path, port: int | None = None, *, is_locked: bool = False, sur
         # It drops its rights otherwise, and cannot write to the folder then.
         *(["user root"] if os.geteuid() == 0 else []),
         *([f"password_file {folder / 'passwords'}"] if is_locked else []),
+        *([] if most_bytes is None else [f"max_packet_size {most_bytes}"]),
     ]
     if is_locked:
         tool = shutil.which("mosquitto_passwd", path=os.environ["PATH"] + os.pathsep + PATHS) or "mosquitto_passwd"

@@ -13,7 +13,7 @@ from paho.mqtt.properties import Properties
 
 from topo.api.context import Executor
 from topo.connectors.mqtt.settings import BrokerAddress
-from topo.errors import TopoEnvironmentError, TopoError
+from topo.errors import TopoEnvironmentError, TopoError, UnsupportedValueError
 
 _LONGEST_PAUSE_S = 30
 
@@ -48,6 +48,8 @@ class MqttSession:
         self._executor, self._on_connected, self._report = executor, on_connected, report
         self.is_connected = False
         self._is_reported = self._is_closing = False
+        self._most_bytes: int | None = None
+        """Of a packet that the broker takes, as it has stated at the last connection."""
         transport: Any = "unix" if address.is_unix else "tcp"
         self.client = client = Client(
             CallbackAPIVersion.VERSION2, client_id, protocol=MQTTv5, transport=transport, manual_ack=True
@@ -78,7 +80,13 @@ class MqttSession:
 
         Raises:
             TopoEnvironmentError: the client has not taken it, as when its queue is full.
+            UnsupportedValueError: the broker would end the connection for it, and each later one over which it is sent again.
         """
+        size = _packet_bytes(topic, payload or b"")
+        if self._most_bytes is not None and size > self._most_bytes:
+            raise UnsupportedValueError(
+                f"{self._name} {self._address.shown}: a message of {size} bytes; the broker takes {self._most_bytes}"
+            )
         info = self.client.publish(topic, payload, qos=1, retain=retain)
         if info.rc not in (MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_NO_CONN):
             raise TopoEnvironmentError(f"{self._name} {self._address.shown}: a message was not taken: {error_string(info.rc)}")
@@ -119,10 +127,11 @@ class MqttSession:
         error = TopoEnvironmentError(f"{self._name} {self._address.shown}: {text}")
         self.on_task(lambda: self._report(error), "an error of an MQTT client")
 
-    def _connect(self, _client: Any, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
+    def _connect(self, _client: Any, _data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
             self._lost(f"the broker refuses the connection: {reason}; check user and password. It is tried again")
             return
+        self._most_bytes = getattr(properties, "MaximumPacketSize", None)
         self.is_connected, self._is_reported = True, False
         self._on_connected(flags.session_present)
 
@@ -139,3 +148,10 @@ class MqttSession:
         if not self._is_reported and not self._is_closing:
             self._is_reported = True
             self.report(text)
+
+
+def _packet_bytes(topic: str, payload: bytes) -> int:
+    """Return the size of a message's packet: kind, length in groups of 7 bits, and what that counts."""
+    # Of which 5 are the topic's length, the number, and an empty list of properties.
+    counted = len(topic.encode()) + len(payload) + 5
+    return 1 + -(-counted.bit_length() // 7) + counted
