@@ -20,6 +20,7 @@ class StreamServer:
         asked: the Last-Event-ID of each request.
         status: of further requests for events.
         received: texts that clients have sent over WebSockets.
+        answers_pings: whether further WebSockets do.
         tokens: the Authorization of each request.
     """
 
@@ -30,6 +31,7 @@ class StreamServer:
         self.tokens: list[str | None] = []
         self.received: list[str] = []
         self.status = 200
+        self.answers_pings = True
         self._answers: set[Any] = set()
         self._sockets: set[web.WebSocketResponse] = set()
         self._loop = asyncio.new_event_loop()
@@ -133,7 +135,7 @@ class StreamServer:
         self.tokens.append(request.headers.get("Authorization"))
         if self.status != 200:
             return web.Response(status=self.status)
-        socket = web.WebSocketResponse()
+        socket = web.WebSocketResponse(autoping=self.answers_pings)
         await socket.prepare(request)
         self._answers.add(request.transport)
         self._sockets.add(socket)

@@ -256,6 +256,22 @@ def test_a_slow_topology_loses_nothing_while_the_server_waits(server: Any, readi
     assert task.values(5000) == [str(n) for n in range(5000)] and task.errors == []
 
 
+def test_a_server_that_waits_for_the_topology_is_not_taken_for_dead(server: Any, reading: Any) -> None:
+    task = reading(socket(server, heartbeat="100ms"))
+    task.until(lambda: server.open)
+    # More than the client reads ahead, so that answers to pings are not read either. Then some heartbeats without room for it.
+    server.send(*[str(n).ljust(2000) for n in range(3000)])
+    time.sleep(0.5)
+    assert task.values(3000)[-1].strip() == "2999" and task.errors == []
+
+
+def test_a_server_that_answers_no_pings_is_left_for_a_new_connection(server: Any, reading: Any) -> None:
+    server.answers_pings = False
+    task = reading(socket(server, heartbeat="100ms"))
+    task.until(lambda: len(server.tokens) > 1)
+    assert "No PONG received" in task.errors[0]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

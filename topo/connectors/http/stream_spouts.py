@@ -156,7 +156,8 @@ class WebSocketSpout(PartitionedSpout):
             headers: of the request, such as Authorization.
             value_deserializer: "text", "json", "bytes" or a function of the message's bytes.
             fields: keys of the decoded message that become fields; without, the one field is `value`.
-            heartbeat: how often the server is pinged; without its answer in half that time a new connection is made.
+            heartbeat: how often the server is pinged; without its answer in half that time, though there is room for messages, a
+                new connection is made.
             on_full: when the topology is slower than the server: "wait" reads no more, so that the server has to wait, or drops
                 or closes as it likes; "drop_oldest" drops the messages that wait longest, and counts them.
             most_waiting: messages that wait then, besides 1,000 that are handed over.

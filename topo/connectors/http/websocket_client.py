@@ -12,6 +12,17 @@ from topo.connectors.http.stream_reader import StreamLink, StreamMessage, keep_c
 from topo.errors import PeerError
 
 
+class _PatientSocket(aiohttp.ClientWebSocketResponse):  # type: ignore[misc]
+    """Does not take a server for dead whose answer to a ping lies behind messages that wait for the topology."""
+
+    def _pong_not_received(self) -> None:
+        if self._waiting:
+            super()._pong_not_received()
+        else:
+            # The socket is not read now. The server is pinged again later.
+            self._reset_heartbeat()
+
+
 class WebSocketClient:
     """One connection after the other; see `WebSocketSpout` for the arguments.
 
@@ -44,7 +55,7 @@ class WebSocketClient:
         self._has_come = asyncio.Event()
         mover = asyncio.create_task(self._move(link))
         try:
-            async with aiohttp.ClientSession() as session:
+            async with aiohttp.ClientSession(ws_response_class=_PatientSocket) as session:
 
                 async def connect() -> bool:
                     return await self._read(session, link)
