@@ -23,6 +23,9 @@ _SETTING = re.compile(
     re.I,
 )
 
+_PORT = re.compile(r"(?<=Port could not be cast to integer value as )('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
+"""What a parser of URLs has taken for the port: the beginning of a password with "/", "?" or "#", perhaps."""
+
 
 def is_secret(name: str) -> bool:
     """Whether a setting of this name is not to be shown."""
@@ -38,6 +41,7 @@ def masked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def masked(text: str) -> str:
     """Return a text to show: what stands between ":" and "@" of a URL, and the values of settings such as password=, masked."""
+    text = _PORT.sub(f"{MASK} (of a password, write / as %2F, ? as %3F and # as %23)", text)
     text = _TOKEN_IN_URL.sub(rf"\g<head>{MASK}@", _IN_URL.sub(rf"\g<head>:{MASK}@", text))
     return _SETTING.sub(rf"\g<head>{MASK}", text)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from topo import ConfigError, MqttSink, RabbitSink, RedisStreamSink
 from topo.connectors.secrets import masked, masked_settings, secrets_of, without
 
 PLANTED = "pl4nted"
@@ -76,6 +79,24 @@ def test_settings_are_masked_by_their_names() -> None:
         "sasl.username": "topo", "linger.ms": 5, "key.serializer": "text"
     }  # fmt: skip
     assert set(secrets_of(settings)) == {PLANTED}
+
+
+@pytest.mark.parametrize("sign", "/?#[")
+@pytest.mark.parametrize(
+    ("client", "read"),
+    [
+        ("redis", lambda address: RedisStreamSink(f"redis://{address}", "s")._server.connect()),
+        ("pika", lambda address: RabbitSink(f"amqp://{address}", "e", "k")),
+        ("paho", lambda address: MqttSink(f"mqtt://{address}", "t")),
+    ],
+)
+def test_a_password_with_a_sign_of_urls_is_in_no_error_of_their_parsers(
+    sign: str, client: str, read: Callable[[str], object]
+) -> None:
+    pytest.importorskip(client)
+    with pytest.raises(ConfigError) as refused:
+        read(f"user:{PLANTED}{sign}rest@host:1")
+    assert PLANTED not in str(refused.value) and ("# as %23" in str(refused.value) or sign == "[")
 
 
 def test_urls_of_several_servers_are_masked_one_by_one() -> None:

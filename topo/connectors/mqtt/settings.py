@@ -53,7 +53,7 @@ def broker_address(url: str) -> BrokerAddress:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ConfigError(f"url={shown!r}: {error}") from None
+        raise ConfigError(f"url={shown!r}: {masked(str(error))}") from None
     is_unix = parts.scheme == "mqtt+unix"
     host = parts.path if is_unix else parts.hostname
     if parts.scheme not in PORTS or not host or (parts.path not in ("", "/") and not is_unix):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
 
 from topo.api.durations import duration_ms
 from topo.connectors.secrets import masked, secrets_of, without
@@ -35,7 +34,7 @@ class RabbitAddress:
         self.timeout_s, self.heartbeat_s = duration_ms(timeout) / 1000, duration_ms(heartbeat) // 1000
         if self.timeout_s <= 0 or not 2 <= self.heartbeat_s <= 65_535:
             raise ConfigError(f"{component}: timeout={timeout!r} must be above zero, and heartbeat={heartbeat!r} at least 2s")
-        if urlsplit(self._url).scheme not in ("amqp", "amqps"):
+        if self._url.partition("://")[0].lower() not in ("amqp", "amqps"):
             raise ConfigError(f"{component}: url={self.shown!r} must be amqp://user:password@host:port/vhost, or amqps://...")
         self.parameters()
 
