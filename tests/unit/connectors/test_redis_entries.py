@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo import ConfigError, RedisStreamSpout
-from topo.connectors.redis.entries import StreamInfo, is_replaced, lost_entries
+from topo import ConfigError, RedisStreamSpout, UnsupportedValueError
+from topo.connectors.record_encoder import serializer_of
+from topo.connectors.redis.entries import EntryEncoder, StreamInfo, is_replaced, lost_entries
 
 URL = "redis://:planted@localhost"
 
@@ -53,6 +54,13 @@ def test_arguments_that_cannot_work_are_refused(arguments: dict[str, Any], reaso
     with pytest.raises(ConfigError, match=reason) as refused:
         RedisStreamSpout(URL, **arguments)
     assert "planted" not in str(refused.value)
+
+
+def test_a_field_that_a_tuple_lacks_is_named() -> None:
+    encoder = EntryEncoder(("n", "city"), serializer_of("text"))
+    assert encoder.entry({"n": 1, "city": None}) == [b"n", b"1"]
+    with pytest.raises(UnsupportedValueError, match="no field 'city', which fields= names; it has 'n', 'town'"):
+        encoder.entry({"n": 1, "town": "Ulm"})
 
 
 def test_a_url_of_something_else_is_refused() -> None:

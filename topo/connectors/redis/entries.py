@@ -184,10 +184,13 @@ class EntryEncoder:
         """Return the entry of a tuple's values by field.
 
         Raises:
-            UnsupportedValueError: a value cannot be written; it names the field.
+            UnsupportedValueError: a value is missing, or cannot be written; it names the field.
         """
         flat: list[bytes] = []
         for name in self._fields or values:
+            if name not in values:
+                has = ", ".join(map(repr, values))
+                raise UnsupportedValueError(f"the tuple has no field {name!r}, which fields= names; it has {has}")
             value = values[name]
             if value is None:
                 continue

@@ -116,8 +116,8 @@ class RedisSink(TwoPhaseSink):
 
     def _row(self, values: Mapping[str, Any]) -> _HashRow:
         key = key_of(self._key_parts, values)
-        gone = [name for name in self._fields or values if values[name] is None]
         entry = self._encoder.entry(values)
+        gone = [name for name in self._fields or values if values[name] is None]
         if not entry and not gone:
             raise UnsupportedValueError("a hash has one field at least, and the tuple has none")
         return key, entry, gone
