@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -60,6 +61,12 @@ def test_each_row_is_a_request(receiver: Receiver) -> None:
     assert got[0].headers["Idempotency-Key"] == "flow.out.1"
     assert context.metrics.counter("rows").value == 2
     assert context.metrics.counter("bytes").value == sum(map(len, receiver.bodies))
+
+
+@pytest.mark.parametrize("end", ["{n}", "1"])
+def test_braces_that_are_meant_stand_twice_in_the_url(receiver: Receiver, end: str) -> None:
+    results, _ = send(HttpSink(f"{receiver.url}/{{{{x}}}}/{end}"), *rows(1))
+    assert results == [None] and unquote(receiver.requests[0].path) == "/{x}/1"
 
 
 def test_a_value_is_sent_as_the_user_wants(receiver: Receiver) -> None:

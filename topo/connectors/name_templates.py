@@ -42,7 +42,8 @@ def filled(template: str, argument: str, text_of: Callable[[Any, str], str]) -> 
     """
     fields = fields_in(template, argument)
     if not fields:
-        return lambda _tup: template
+        name = template.format()
+        return lambda _tup: name
 
     def fill(tup: Tuple) -> str:
         missing = [name for name in fields if name not in tup]

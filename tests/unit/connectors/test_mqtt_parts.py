@@ -95,6 +95,8 @@ def tup(**values: Any) -> Tuple:
 
 def test_fields_in_a_topic_are_its_levels() -> None:
     assert topic_of("plant/{n}/{room}")(tup(n=7, room="a b")) == "plant/7/a b"
+    # Braces that are meant stand twice, beside fields and without any.
+    assert [topic_of(given)(tup(n=7)) for given in ("{{x}}/{n}", "{{x}}/7")] == ["{x}/7"] * 2
     for wrong in ("a/b", "", "+", "#"):
         with pytest.raises(UserError, match="no level of a topic"):
             topic_of("x/{room}")(tup(room=wrong))

@@ -98,9 +98,9 @@ class HttpSink(AsyncBolt):
         if concurrency < 1 or self._timeout_s <= 0:
             raise ConfigError(f"HttpSink: concurrency={concurrency!r} and timeout={timeout!r} must be above zero")
         super().__init__(AsyncMode.UNORDERED, capacity=concurrency * (1 if key is None else _WAITING_BY_KEY))
-        self._url, self._method = url, method
-        self._shown_url = shown_url(url)
         self._url_fields = _fields_of(url)
+        self._url, self._method = url if self._url_fields else url.format(), method
+        self._shown_url = shown_url(url)
         self._encode = encoder_of(value, value_serializer)
         self._headers = {name: str(given) for name, given in (headers or {}).items()}
         if value_serializer == "json" and "content-type" not in {name.lower() for name in self._headers}:
