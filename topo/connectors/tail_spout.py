@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import os
 import re
 from collections.abc import Sequence
@@ -95,7 +96,7 @@ class TailSpout(RetryingSpout):
             where = f"TailSpout {context.component!r}"
             raise ConfigError(f"{where} follows one file, but {path} is a folder; give the path of a file")
         self._collector = collector
-        pattern = f"{path.name}[.-]*" if self._rotated is None else self._rotated
+        pattern = f"{glob.escape(path.name)}[.-]*" if self._rotated is None else self._rotated
         rotated = re.compile(fnmatch.translate(pattern))
         self._file = FollowedFile(path, self._reader, rotated, self._wait_s, collector.report_error, "TailSpout")
         if context.committed_position is not None:

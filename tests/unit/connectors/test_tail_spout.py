@@ -302,6 +302,18 @@ def test_a_pattern_names_the_rotated_files(log: Path) -> None:
     assert tail.again().read() == ["b", "c"]
 
 
+def test_signs_of_a_pattern_in_the_name_stand_for_themselves(tmp_path: Path) -> None:
+    log = tmp_path / "a[1].log"
+    write(log, "1")
+    tail = Tail(log)
+    assert tail.read() == ["1"]
+    write(log, "2")
+    rename(log, "a[1].log.1")
+    write(log, "3")
+    again = tail.again()
+    assert again.read() == ["2", "3"] and again.errors == []
+
+
 def test_bytes_that_are_no_text_stop_a_strict_tail_at_their_line(log: Path) -> None:
     log.write_bytes(b"a\n\xff\nb\n")
     tail = Tail(log, errors="strict")
