@@ -123,6 +123,19 @@ def test_objects_are_read_as_they_come_and_removed_when_they_are_done(server: Se
     assert files.find(f"{bucket}/in") == []
 
 
+def test_objects_that_mark_folders_are_left_out_and_odd_names_are_read_as_they_are(server: Server, bucket: str) -> None:
+    names = ("a%20b", "a b#?", "/a", "a", "a[1]", "ä&b=c+d")
+    for name in ("", "sub/", *names):
+        store(server).call_s3("put_object", Bucket=bucket, Key=f"in/{name}", Body=f"{name}\n".encode() if name in names else b"")
+    url, done = f"s3://{bucket}/in", f"s3://{bucket}/done"
+    harness = PartitionHarness(lambda: FilesSpout(url, storage_options=options(server), on_done=f"move:{done}"))
+    harness.turns(40)
+    assert harness.read == {name: [name] for name in names} and harness.errors == []
+    harness.tasks[0].commit()
+    found = store(server).find(bucket)
+    assert sorted(found) == sorted(f"{bucket}/{path}" for path in ("in/", "in/sub/", *(f"done/{name}" for name in names)))
+
+
 def test_an_object_that_is_written_again_while_it_is_read_is_reported(server: Server, bucket: str) -> None:
     files = store(server)
     files.pipe_file(f"{bucket}/in/a", b"".join(b"%d\n" % n for n in range(250)))

@@ -201,8 +201,11 @@ class RemoteFolder:
             return
         self._was_there |= bool(listed)
         for path, info in listed.items():
-            name = path.removeprefix(self._root).lstrip("/")
-            if fnmatch(name.rpartition("/")[2], pattern) and is_visible(name):
+            if path == self._root:
+                raise TopoEnvironmentError(f"{path!r} is a file; give its folder as the url, and its name as pattern=")
+            name = path.removeprefix(f"{self._root}/")
+            # One whose name ends with "/" marks a folder: consoles of stores make such objects.
+            if not path.endswith("/") and fnmatch(name.rpartition("/")[2], pattern) and is_visible(name):
                 yield FoundFile(name, _remote_identity(info), _modified(info), info.get("size"))
 
     def identity(self, name: str) -> str:

@@ -317,6 +317,11 @@ def test_files_at_a_url_are_moved_within_their_store(tmp_path: Path) -> None:
     assert files.find("/moved") == ["/moved/done/a"] and files.cat("/moved/done/a") == b"1\n"
 
 
+def test_the_url_of_a_file_is_an_error_and_shows_how_to_read_it() -> None:
+    fsspec.filesystem("memory").pipe("/alone/a.csv", b"1\n")
+    assert "'/alone/a.csv' is a file; give its folder" in str(harness_of("memory://alone/a.csv").errors[0])
+
+
 def test_a_name_with_signs_of_a_pattern_is_moved_and_no_other_file_of_the_store(tmp_path: Path) -> None:
     files = fsspec.filesystem("memory")
     for name in ("a[1]", "a1", "b*", "b2"):
