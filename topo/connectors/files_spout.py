@@ -110,6 +110,8 @@ class FilesSpout(PartitionedSpout):
             raise ConfigError(f"format={format!r} needs fields=, the columns that become the fields of the tuple")
         if isinstance(fields, str):
             raise ConfigError(f"fields={fields!r} names no columns; give a tuple of names")
+        if "/" in pattern:
+            raise ConfigError(f"pattern={pattern!r} is of names, which have no folder; give the folder in the url")
         if on_bad_record not in ("dead_letter", "fail", "drop"):
             raise ConfigError(f"on_bad_record={on_bad_record!r} must be 'dead_letter', 'fail' or 'drop'")
         if format == "lines" and fields is not None:

@@ -343,6 +343,7 @@ def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_pat
         ({"format": "xml"}, "must be one of lines, json, csv, parquet"),
         ({"format": "csv"}, "needs fields="),
         ({"fields": ("a",)}, "one field 'line'"),
+        ({"pattern": "2026/*.log"}, "names, which have no folder"),
         ({"on_done": "move"}, "must be None, 'delete' or 'move:FOLDER'"),
         ({"max_file_age": "7d", "on_done": "delete"}, "max_file_age= is for files that stay"),
         ({"on_done": "move:"}, "would be read again"),
