@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -132,7 +133,16 @@ class LocalFolder:
     def move(self, name: str, target: str) -> None:
         moved = Path(_free(str(local_path(target) / name), os.path.exists))
         moved.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(self._root / name, moved)
+        try:
+            os.rename(self._root / name, moved)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            # To another disk it is copied, and shows there when it is complete.
+            hidden = moved.with_name(f".{moved.name}")
+            shutil.copy2(self._root / name, hidden)
+            os.rename(hidden, moved)
+            os.unlink(self._root / name)
 
 
 def _gone(root: object) -> TopoEnvironmentError:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import bz2
 import csv
+import errno
 import gzip
 import json
 import lzma
 import os
+import resource
 import socket
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -320,6 +322,30 @@ def test_files_at_a_url_are_moved_within_their_store(tmp_path: Path) -> None:
 def test_the_url_of_a_file_is_an_error_and_shows_how_to_read_it() -> None:
     fsspec.filesystem("memory").pipe("/alone/a.csv", b"1\n")
     assert "'/alone/a.csv' is a file; give its folder" in str(harness_of("memory://alone/a.csv").errors[0])
+
+
+def test_a_file_that_is_moved_to_another_disk_shows_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename, (source, target) = os.rename, (tmp_path / "in", tmp_path / "done")
+
+    def other_disk(old: Any, new: Any) -> None:
+        if source in Path(old).parents and target in Path(new).parents:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", other_disk)
+    source.mkdir()
+    (source / "a").write_bytes(bytes(1 << 16))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            folder_at(source, None, {}).move("a", str(target))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (target / "a").exists() and (source / "a").exists()
+    folder_at(source, None, {}).move("a", str(target))
+    assert [path.name for path in target.iterdir()] == ["a"] and (target / "a").stat().st_size == 1 << 16
+    assert not (source / "a").exists()
 
 
 def test_a_name_with_signs_of_a_pattern_is_moved_and_no_other_file_of_the_store(tmp_path: Path) -> None:
