@@ -16,10 +16,10 @@ from tests.connectors.sink_tasks import ReportingTask
 from tests.contract.two_phase_sinks import SinkKind, SinkTask, carried
 from tests.integration.conftest import no_process_is_left, scene
 from tests.integration.support import Scene, eventually, flow, kill, pid_of
-from tests.servers.rabbitmq import RabbitBroker, channel_at
+from tests.servers.rabbitmq import MOST_BYTES, RabbitBroker, channel_at
 from tests.unit.connectors.drive import TICK, tracked
 from topo import ConfigError, RabbitSink, RabbitSpout, TaskContext, TopologyConfig, UserError
-from topo.errors import TopoEnvironmentError
+from topo.errors import TopoEnvironmentError, UnsupportedValueError
 from topo.testing.partition_harness import PartitionHarness
 
 # The broker takes a minute to start on a busy machine, and some seconds to have a leader for each queue.
@@ -259,6 +259,20 @@ def test_a_row_that_no_queue_takes_fails_alone(broker: RabbitBroker) -> None:
     for wrong in (None, "x" * 300):
         with pytest.raises(UserError, match=r"no part of a routing key|at most 255 bytes"):
             task.sink.execute(tracked(q=wrong, n=4))
+    task.sink.cleanup()
+
+
+def test_a_row_that_is_too_large_for_the_broker_fails_alone(broker: RabbitBroker) -> None:
+    queue = broker.declare()
+    task = ReportingTask(RabbitSink(broker.address, "", queue, value="n", value_serializer="bytes", max_batch=3), "at_least_once")
+    # The queue has some of a batch, perhaps, when the broker closes the channel.
+    for n in (b"1", bytes(MOST_BYTES + 1), b"3"):
+        task.sink.execute(tracked(n=n))
+    assert {body for body, _ in taken(broker, queue)} == {b"1", b"3"}
+    assert [tup["n"] for tup in task.collector.acked] == [b"1", b"3"] and len(task.collector.failed) == 1
+    assert task.texts()[0].endswith(f"it has {MOST_BYTES + 1} bytes, and the broker takes {MOST_BYTES}")
+    with pytest.raises(UnsupportedValueError, match=f"RabbitMQ takes {MOST_BYTES}"):
+        task.sink.execute(tracked(n=bytes(MOST_BYTES + 1)))
     task.sink.cleanup()
 
 

@@ -28,6 +28,8 @@ from tests.servers.server import (
 )
 
 SCRIPTS = "/usr/lib/rabbitmq/lib"
+MOST_BYTES = 100_000
+"""Of a message that it takes."""
 _READY_S = 180.0
 """It starts in 10 s on a free machine, and on a busy one in a minute."""
 
@@ -154,7 +156,7 @@ def _environment(folder: Path, port: int, epmd_port: int) -> dict[str, str]:
         "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
         "RABBITMQ_LOG_BASE": str(folder / "log"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
-        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"+S 1:1 +sbwt none -rabbit max_message_size {MOST_BYTES}",
         "ERL_EPMD_PORT": str(epmd_port),
         "ERL_EPMD_ADDRESS": "127.0.0.1",
         # The script becomes the server then, and is no parent of it.

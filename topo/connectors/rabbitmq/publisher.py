@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from topo.connectors.rabbitmq.address import RabbitAddress
 from topo.connectors.rabbitmq.channel import RabbitChannel
+from topo.errors import TopoEnvironmentError
 
 Answer = TypeVar("Answer")
 
 _SLICE_S = 0.1
 """How often it is looked whether confirms still come."""
+_MOST_BYTES = 128 << 20
+"""Of a message, where the broker has no other limit; it closes the channel for a larger one."""
+_TOO_LARGE = re.compile(r"larger than configured max size (\d+)")
+"""In the error with which a broker closes the channel."""
 
 
 class RoutedMessage(NamedTuple):
@@ -67,6 +73,9 @@ class RabbitPublisher:
         exchange: "" for the default one, whose routing keys are names of queues.
         content_type: of the messages; None: none.
         name: of the connection.
+
+    Attributes:
+        most_bytes: of a message; less than the usual limit once the broker has stated another.
     """
 
     def __init__(self, address: RabbitAddress, exchange: str, content_type: str | None, name: str) -> None:
@@ -78,6 +87,7 @@ class RabbitPublisher:
         """That of the batch's first message, on this channel."""
         self._used_s = 0.0
         self._blocked = ""
+        self.most_bytes = _MOST_BYTES
 
     def check(self) -> None:
         """Connect, and look the exchange up.
@@ -98,7 +108,21 @@ class RabbitPublisher:
             ConfigError: there is no such exchange any more, or no right to write to it.
             TopoEnvironmentError: a confirm has not come; the broker may have the message all the same.
         """
-        return self._run(self._publish(messages))
+        large = {
+            place: f"it has {size} bytes, and the broker takes {self.most_bytes}"
+            for place, message in enumerate(messages)
+            if (size := len(message.body)) > self.most_bytes
+        }
+        places = [place for place in range(len(messages)) if place not in large]
+        try:
+            refused = self._run(self._publish([messages[place] for place in places]))
+        except TopoEnvironmentError as error:
+            found = _TOO_LARGE.search(str(error))
+            if found is None or int(found[1]) >= self.most_bytes:
+                raise
+            self.most_bytes = int(found[1])
+            return self.publish(messages)
+        return large | {places[at]: why for at, why in refused.items()}
 
     def close(self) -> None:
         """Close the connection and the loop. It may be called again."""

@@ -22,8 +22,6 @@ from topo.connectors.staged_rows import StagedRows, staging_of
 from topo.errors import ConfigError, StagedRowsLostError, TopoEnvironmentError, UnsupportedValueError, UserError
 
 _MOST_KEY_BYTES = 255
-_MOST_BYTES = 128 << 20
-"""A broker closes the channel for a larger message."""
 _BATCH = 500
 """Messages whose confirms are waited for together in a commit."""
 
@@ -161,8 +159,8 @@ class RabbitSink(TwoPhaseSink):
                 raise UserError(
                     f"a tuple from {tup.component!r} has {text!r} as its {name}: it must be a text of at most 255 bytes"
                 )
-        if len(body) > _MOST_BYTES:
-            raise UnsupportedValueError(f"a message of {len(body)} bytes: RabbitMQ takes {_MOST_BYTES}")
+        if len(body) > self._publisher.most_bytes:
+            raise UnsupportedValueError(f"a message of {len(body)} bytes: RabbitMQ takes {self._publisher.most_bytes}")
         return RoutedMessage(key, body, given)
 
     def pre_commit(self) -> Any:
