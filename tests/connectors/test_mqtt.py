@@ -247,6 +247,7 @@ class SinkTask:
 
     def __init__(self, url: str, **options: Any) -> None:
         self.acked: list[int] = []
+        self.failed: list[int] = []
         self.mailbox = TaskMailbox()
         executor = MailboxExecutor(self.mailbox)
         context = TaskContext("topology", "out", 1, config=TopologyConfig(), executor=executor)
@@ -258,7 +259,7 @@ class SinkTask:
         self.acked.append(tup["n"])
 
     def fail(self, tup: Tuple) -> None:
-        raise AssertionError(tup)
+        self.failed.append(tup["n"])
 
     def report_error(self, error: BaseException) -> None:
         """A broker that is away is reported."""
@@ -277,8 +278,9 @@ class SinkTask:
 
 def test_numbers_that_come_again_ack_no_other_message(broker: mosquitto.Mosquitto) -> None:
     peer = Peer(broker, "out/#")
-    broker.stop()
     task = SinkTask(broker.address, max_waiting=4)
+    task.until(lambda: task.sink._session.is_connected)
+    broker.stop()
     task.execute(1)
     task.execute(2)
     task.sink.on_reset()
@@ -297,6 +299,7 @@ def test_numbers_that_come_again_ack_no_other_message(broker: mosquitto.Mosquitt
     eventually(lambda: {payload for _, payload in peer.got} >= {b"1", b"2", b"5", b"6"}, what="the messages")
     task.execute(8)
     task.until(lambda: task.acked == [5, 6, 8])
+    assert task.failed == []
     task.sink.cleanup()
     peer.close()
 
@@ -304,15 +307,19 @@ def test_numbers_that_come_again_ack_no_other_message(broker: mosquitto.Mosquitt
 def test_a_message_that_is_too_large_for_the_broker_fails_alone(tmp_path: Path) -> None:
     broker = mosquitto.start(tmp_path, most_bytes=1000)
     task = SinkTask(broker.address)
+    # 1,000 bytes with 13 for the packet and the topic.
+    largest = 10**987 - 1
     try:
-        task.until(lambda: task.sink._session.is_connected)
-        # 1,000 bytes with 13 for the packet and the topic.
-        largest = 10**987 - 1
+        # Before there is a connection, which names the limit.
+        for n in (1, largest + 1, 2):
+            task.execute(n)
+        task.until(lambda: task.acked == [1, 2])
+        assert task.failed == [largest + 1]
         task.execute(largest)
         with pytest.raises(UnsupportedValueError, match="a message of 1001 bytes; the broker takes 1000"):
             task.execute(largest + 1)
         task.execute(3)
-        task.until(lambda: task.acked == [largest, 3])
+        task.until(lambda: task.acked == [1, 2, largest, 3])
     finally:
         task.sink.cleanup()
         broker.kill()

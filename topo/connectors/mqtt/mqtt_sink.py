@@ -77,6 +77,8 @@ class MqttSink(Bolt):
         self._collector = collector
         self._waiting: dict[int, tuple[Tuple, int] | None] = {}
         """Tuples by packet number, with their sizes; None for those of before a reset, which the client still publishes."""
+        self._early: list[tuple[Tuple, str, bytes | None]] | None = []
+        """Rows that have come before the first connection, which shows how large they may be; then None."""
         metrics = context.metrics
         self._rows, self._bytes = metrics.counter("rows"), metrics.counter("bytes")
         self._rejected, self._connected = metrics.counter("rejected_rows"), metrics.gauge("connected")
@@ -105,17 +107,34 @@ class MqttSink(Bolt):
         if tup.is_tick:
             self._collector.ack(tup)
             return
-        if len(self._waiting) >= self._max_waiting:
-            raise TopoEnvironmentError(f"MqttSink: {len(self._waiting)} rows wait for {self._address.shown}")
-        payload = self._encode(tup)
-        mid = self._session.publish(self._topic(tup), payload, retain=self._retain)
+        waiting = len(self._waiting) + len(self._early or ())
+        if waiting >= self._max_waiting:
+            raise TopoEnvironmentError(f"MqttSink: {waiting} rows wait for {self._address.shown}")
+        row = (tup, self._topic(tup), self._encode(tup))
+        if self._early is None:
+            self._publish(*row)
+        else:
+            self._early.append(row)
+
+    def _publish(self, tup: Tuple, topic: str, payload: bytes | None) -> None:
+        mid = self._session.publish(topic, payload, retain=self._retain)
         if mid in self._waiting:
             raise TopoEnvironmentError(f"MqttSink: a message of number {mid} still waits for {self._address.shown}")
         self._waiting[mid] = (tup, len(payload or b""))
         self._connected.set(float(self._session.is_connected))
 
     def _on_connected(self, _is_known: bool) -> None:
-        """Do nothing: the client publishes messages without an ack again."""
+        """Have the first rows published. Messages without an ack the client publishes again."""
+        self._session.on_task(self._publish_early, "an MQTT client is connected")
+
+    def _publish_early(self) -> None:
+        early, self._early = self._early, None
+        for row in early or ():
+            try:
+                self._publish(*row)
+            except Exception as error:
+                self._collector.report_error(error)
+                self._collector.fail(row[0])
 
     def _on_publish(self, _client: Any, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
         """The broker has taken or refused a message. Called on the client's thread, or before `publish` returns."""
@@ -139,6 +158,8 @@ class MqttSink(Bolt):
     def on_reset(self) -> None:
         """Forget the tuples that wait: they are replayed. Their packets count until the broker has taken them."""
         self._waiting = dict.fromkeys(self._waiting)
+        if self._early:
+            self._early = []
 
     def cleanup(self) -> None:
         """Disconnect."""
