@@ -31,7 +31,12 @@ class LineReader:
     """
 
     def __init__(self, kind: str, encoding: str | None, errors: str, max_line: str | int) -> None:
-        if encoding is not None and "\n".encode(encoding) != b"\n":
+        try:
+            line_end = b"\n" if encoding is None else "\n".encode(encoding)
+            codecs.lookup_error(errors)
+        except LookupError as error:
+            raise ConfigError(f"{kind}: {error}; give encoding= and errors= as open takes them") from error
+        if line_end != b"\n":
             raise ConfigError(f"{kind} cannot find the lines of {encoding!r} text; have the file written in UTF-8")
         self._encoding = encoding
         self._errors = errors

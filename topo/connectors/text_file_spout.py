@@ -50,6 +50,8 @@ class TextFileSpout(RetryingSpout):
         """
         if repeat < 1:
             raise ConfigError(f"repeat={repeat!r} must be at least 1")
+        if isinstance(exclude, str):
+            raise ConfigError(f"exclude={exclude!r} must be names of subfolders, such as ({exclude!r},)")
         self._path = Path(path)
         self._pattern = pattern
         self._exclude = frozenset(exclude)

@@ -173,7 +173,18 @@ def test_a_subfolder_that_cannot_be_listed_is_not_passed_over(tmp_path: Path, mo
     assert lines(emitted_by_all(tmp_path, 1, exclude=("closed",))) == ["a"]
 
 
-@pytest.mark.parametrize("options", [{"encoding": "utf-16"}, {"repeat": 0}, {"max_line": 0}])
-def test_options_that_cannot_work_are_refused_at_once(options: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"encoding": "utf-16"}, "have the file written in UTF-8"),
+        ({"encoding": "utf8-8"}, "unknown encoding: utf8-8; give encoding="),
+        ({"encoding": "hex"}, "not a text encoding"),
+        ({"errors": "replce"}, "unknown error handler name 'replce'"),
+        ({"exclude": "old"}, r"such as \('old',\)"),
+        ({"repeat": 0}, "at least 1"),
+        ({"max_line": 0}, "at least one byte"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_at_once(options: dict[str, object], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
         TextFileSpout("text", **options)  # type: ignore[arg-type]
