@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from topo.connectors.http.requests import (
     check_reach,
+    given_headers,
     given_id,
     is_loopback,
     is_signed,
@@ -66,3 +69,11 @@ def test_ids_of_senders_have_a_length() -> None:
     for wrong in ("", "  ", "x" * 256):
         with pytest.raises(ValueError, match="1 to 255 characters"):
             given_id(wrong)
+
+
+def test_a_header_without_a_value_is_refused_by_its_name() -> None:
+    headers: dict[str, Any] = {"Authorization": None, "X-Shard": 7}
+    with pytest.raises(ConfigError, match="headers= has None for 'Authorization'"):
+        given_headers("HttpSink", headers)
+    assert given_headers("HttpSink", {**headers, "Authorization": "x"}) == {"Authorization": "x", "X-Shard": "7"}
+    assert given_headers("HttpSink", None) == {}

@@ -19,7 +19,7 @@ from topo.api.operator_bolts import AsyncBolt
 from topo.api.tuples import Tuple
 from topo.connectors.http.answers import RETRY_ON, RetryRules, is_success, retry_after_s
 from topo.connectors.http.key_locks import KeyLocks
-from topo.connectors.http.requests import ID_HEADER, LONGEST_ID, need_aiohttp, shown_url, without_queries
+from topo.connectors.http.requests import ID_HEADER, LONGEST_ID, given_headers, need_aiohttp, shown_url, without_queries
 from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
 from topo.connectors.secrets import is_secret, masked
 from topo.errors import ConfigError, PeerError, UserError
@@ -102,7 +102,7 @@ class HttpSink(AsyncBolt):
         self._url, self._method = url if self._url_fields else url.format(), method
         self._shown_url = shown_url(url)
         self._encode = encoder_of(value, value_serializer)
-        self._headers = {name: str(given) for name, given in (headers or {}).items()}
+        self._headers = given_headers("HttpSink", headers)
         if value_serializer == "json" and "content-type" not in {name.lower() for name in self._headers}:
             self._headers["Content-Type"] = "application/json"
         hidden = [one for name, one in self._headers.items() if is_secret(name) or name.lower() == "authorization"]

@@ -40,6 +40,14 @@ def need_aiohttp(component: str) -> None:
         raise ConfigError(f"{component} needs aiohttp: {pip_install(EXTRAS['http'])}")
 
 
+def given_headers(component: str, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the headers of requests. Raises ConfigError for one without a value, as of a variable that is not set."""
+    given = dict(headers or {})
+    if missing := [name for name, value in given.items() if value is None]:
+        raise ConfigError(f"{component}: headers= has None for {', '.join(map(repr, missing))}; leave it out, or give its value")
+    return {name: str(value) for name, value in given.items()}
+
+
 def is_loopback(host: str) -> bool:
     """Whether only programs of this machine reach a server on that address."""
     if host == "localhost":

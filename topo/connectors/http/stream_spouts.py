@@ -12,7 +12,7 @@ from topo.api.partition_values import Partition, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
-from topo.connectors.http.requests import need_aiohttp, shown_url, without_queries
+from topo.connectors.http.requests import given_headers, need_aiohttp, shown_url, without_queries
 from topo.connectors.http.stream_reader import STREAM, PushedReader, StreamClient
 from topo.connectors.record_decoder import decoder_of, record_fields
 from topo.connectors.secrets import secrets_of, without
@@ -97,7 +97,8 @@ class SseSpout(PartitionedSpout):
             raise ConfigError(f"SseSpout: silence={silence!r} and max_event={max_event!r} must be above zero")
         self.outputs = record_fields(fields, metadata, ("id", "event"))
         self.decode = decoder_of(value_deserializer, fields)
-        self.url, self.headers, self._events, self._metadata = url, dict(headers or {}), frozenset(events), tuple(metadata)
+        self.url, self.headers = url, given_headers("SseSpout", headers)
+        self._events, self._metadata = frozenset(events), tuple(metadata)
         self.on_bad_record = on_bad_record
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
@@ -176,7 +177,7 @@ class WebSocketSpout(PartitionedSpout):
             raise ConfigError(f"WebSocketSpout: {given} must be above zero")
         self.outputs = record_fields(fields)
         self.decode = decoder_of(value_deserializer, fields)
-        self.url, self.headers = url, dict(headers or {})
+        self.url, self.headers = url, given_headers("WebSocketSpout", headers)
         self._subscribe = (subscribe,) if isinstance(subscribe, str) else tuple(subscribe)
         self._drops, self._most_waiting = on_full == "drop_oldest", most_waiting
         self.on_bad_record = on_bad_record
