@@ -80,13 +80,7 @@ class GroupMember:
         self._lag_at = clock()
 
     def turn(
-        self,
-        done: Sequence[str],
-        given_up: Sequence[tuple[str, Any, str]],
-        held: Sequence[str],
-        room: int,
-        wait_ms: int,
-        attempts: int,
+        self, done: Sequence[str], given_up: Sequence[tuple[str, Any, str]], held: Sequence[str], room: int, wait_ms: int
     ) -> Taken:
         """Acknowledge, show that held entries are alive, and read at most `room` entries."""
         from redis.exceptions import ResponseError

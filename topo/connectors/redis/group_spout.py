@@ -230,9 +230,7 @@ class RedisGroupSpout(Spout):
         done, given_up = tuple(self._done), tuple(self._given_up)
         wait_ms = 0 if self._ready or done or given_up else most_wait_ms
         held = (*self._open, *(entry_id for entry_id, _ in self._ready), *(entry_id for entry_id, _, _ in given_up))
-        self._requests.ask(
-            partial(self._member.turn, done, given_up, held, room, wait_ms, self._attempts), always_wakes=wait_ms > 0
-        )
+        self._requests.ask(partial(self._member.turn, done, given_up, held, room, wait_ms), always_wakes=wait_ms > 0)
 
     def _take(self) -> None:
         answer = self._requests.take()
