@@ -159,6 +159,8 @@ class FilesSpout(PartitionedSpout):
         """Those of them that the last listing has not found."""
         self._unread = UnreadBytes()
         self._followed: dict[str, FollowedFile] = {}
+        self._is_listed = False
+        """Whether these are all that there are, or more are on their way."""
 
     @property
     def is_endless(self) -> bool:
@@ -186,8 +188,9 @@ class FilesSpout(PartitionedSpout):
         return GeneratorReader(self.read, self.begin, self.committed, lag=self._lag, most_open=most_open)
 
     def _lag(self) -> int | None:
-        unread = self._unread.total()
-        return unread if unread is None or not self._follow else sum(file.unread() for file in self._followed.values())
+        if not self._follow:
+            return self._unread.total()
+        return sum(file.unread() for file in self._followed.values()) if self._is_listed else None
 
     def _reader(self) -> ReadFile:
         fields = self._fields or ()
@@ -210,7 +213,7 @@ class FilesSpout(PartitionedSpout):
             files = self._ages.kept(files)
         found = {file.name: file.identity for file in files}
         if self._follow:
-            self._unread.listed({})
+            self._is_listed = True
             yield from map(self._rotated.partition, self._rotated.live(found))
             return
         self._unread.listed({file.name: file.size for file in files if self._is_mine(file.name)})

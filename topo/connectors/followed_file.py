@@ -22,7 +22,6 @@ _HEAD_BYTES = 256
 COMPRESSED = frozenset((".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip"))
 
 FilePosition = tuple[int, int, int, int]
-Report = Callable[[Exception], None]
 
 
 class _Look(NamedTuple):
