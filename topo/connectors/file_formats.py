@@ -124,7 +124,10 @@ def read_csv(fields: Sequence[str], encoding: str, max_line: int) -> ReadFile:
         # Bytes that are no text are kept, and found by record: else they would end the reading, with the good rows before them.
         lines = _Lines(io.TextIOWrapper(file, encoding, "surrogateescape", newline=""), max_line)
         records = csv.reader(lines)
-        header = next(records, [])
+        header = next(records, None)
+        if header is None:
+            # An empty file has no records, as one of lines.
+            return
         row_of = picker(fields, header)
         rows: list[tuple[Any, ...]] = []
         places: list[int] = []

@@ -113,6 +113,16 @@ def test_blank_lines_of_json_and_csv_are_passed_over(tmp_path: Path, format: Any
     assert [int(value) for value in harness.read["a"]] == [1, 2] and harness.given_up == [] and harness.errors == []
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+@pytest.mark.parametrize("format", ["lines", "json", "csv"])
+def test_an_empty_file_has_no_records_and_is_done(tmp_path: Path, format: Any, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / ("a" if pack is bytes else "a.gz")
+    path.write_bytes(pack(b""))
+    fields = None if format == "lines" else ("n",)
+    harness = harness_of(tmp_path, format=format, fields=fields, on_done="delete", discovery_interval=None)
+    assert harness.read == {} and harness.errors == [] and harness.has_ended and not path.exists()
+
+
 def test_hidden_names_other_names_and_files_that_are_being_written_are_left_out(tmp_path: Path) -> None:
     for name in (".a.log", "_b.log", "c.txt", "d.log", ".tmp/e.log"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
