@@ -12,10 +12,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from io import BytesIO
 from pathlib import Path
 from shutil import copyfileobj
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Protocol
 
 from topo.api.context import TaskContext
@@ -205,16 +206,24 @@ class _RemoteStagedFile:
         self.size = 0
         self._files = files
         self._path = path
-        self._content: Any = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115, closed by `seal` and `discard`
+        self._content: Any = BytesIO()
 
     def append(self, data: bytes) -> None:
-        self._content.seek(self.size)
-        self._content.write(data)
+        if isinstance(self._content, BytesIO) and self.size + len(data) > _IN_MEMORY:
+            self._content = _on_disk(self._content.getvalue())
+        if isinstance(self._content, BytesIO):
+            # An upload that has failed has moved the position.
+            self._content.seek(self.size)
+            self._content.write(data)
+        else:
+            write_at(self._content.fileno(), data, self.size)
         self.size += len(data)
 
     def seal(self) -> None:
         if self._content.closed:
             return
+        # A write that has failed may have left some bytes behind the end.
+        self._content.truncate(self.size)
         self._content.seek(0)
         with self._files.open(self._path, "wb") as target:
             copyfileobj(self._content, target, _IN_MEMORY)
@@ -224,6 +233,15 @@ class _RemoteStagedFile:
         self._content.close()
         with suppress(FileNotFoundError):
             self._files.rm_file(self._path)
+
+
+def _on_disk(data: bytes) -> Any:
+    """Return a file of this machine with some content, which goes away when it is closed."""
+    with ExitStack() as stack:
+        file = stack.enter_context(TemporaryFile(buffering=0))
+        write_at(file.fileno(), data, 0)
+        stack.pop_all()
+    return file
 
 
 class RemotePlace:

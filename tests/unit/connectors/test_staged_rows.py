@@ -13,9 +13,11 @@ import pytest
 
 from tests.contract.copying_store import STORE
 from tests.contract.killing import Report, run_child
+from tests.unit.connectors.test_spilling import full_disk
 from topo import TaskContext, TopologyConfig
 from topo.connectors import staged_rows
 from topo.connectors.staged_rows import StagedRows, staging_of
+from topo.connectors.staging_places import place_at
 from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError
 
 
@@ -147,6 +149,38 @@ def test_rows_wait_while_the_disk_is_full_and_are_all_staged_then(tmp_path: Path
     add(rows, 8)
     assert read(staging(tmp_path / "staging"), rows.seal(), 8) == [1, 2, 3, 4, 5, 6, 7, 8]
     assert len(reported) == 1 and "rows wait in memory" in str(reported[0])
+
+
+def test_content_for_a_store_waits_while_the_local_disk_is_full(tmp_path: Path) -> None:
+    """Beyond 8 MiB it waits there until the file is uploaded."""
+    place = place_at(f"{STORE}://{tmp_path}/out", {}, "TestSink")
+    place.make()
+    file, part = place.create("a"), bytes(range(256)) * (5 << 12)
+    file.append(part)
+    with full_disk(tmp_path):
+        for _ in range(2):
+            with pytest.raises(OSError, match="File too large"):
+                file.append(part)
+    file.append(part)
+    with full_disk(tmp_path), pytest.raises(OSError, match="File too large"):
+        file.append(part)
+    file.seal()
+    with place.open("a") as sealed:
+        assert sealed.read() == 2 * part
+
+
+@pytest.mark.parametrize("size", [1, 9 << 20])
+def test_content_for_a_store_may_grow_after_an_upload_that_has_failed(tmp_path: Path, size: int) -> None:
+    place = place_at(f"{STORE}://{tmp_path}/out", {}, "TestSink")
+    file = place.create("a")
+    file.append(bytes(size))
+    with pytest.raises(FileNotFoundError):
+        file.seal()
+    place.make()
+    file.append(b"last")
+    file.seal()
+    with place.open("a") as sealed:
+        assert sealed.read() == bytes(size) + b"last"
 
 
 def test_a_failed_sync_gives_the_rows_up_at_each_repetition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
