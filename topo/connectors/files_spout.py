@@ -155,6 +155,8 @@ class FilesSpout(PartitionedSpout):
         """Of the files that were read to their end: the position of their last record."""
         self._identities: dict[str, set[str]] = {}
         """Of these files: the identities that are known, and reported if they are new ones."""
+        self._stuck: set[str] = set()
+        """Files that are done and could not be put away: it is tried again at each listing, on the same thread."""
         self._missing: set[str] = set()
         """Those of them that the last listing has not found."""
         self._unread = UnreadBytes()
@@ -208,6 +210,8 @@ class FilesSpout(PartitionedSpout):
 
     def partitions(self) -> Iterator[Partition | str]:
         """Yield the files that are complete; report those that were written to after their end was read."""
+        for name in list(self._stuck):
+            self._put_away(name)
         files = list(self._folder.find(self._pattern))
         if self._ages is not None:
             files = self._ages.kept(files)
@@ -364,7 +368,11 @@ class FilesSpout(PartitionedSpout):
         except FileNotFoundError:
             pass
         except Exception as error:
-            self._context.logger.warning("file %s is done and cannot be removed: %s", name, error)
+            if name not in self._stuck:
+                self._stuck.add(name)
+                self._context.logger.warning("file %s is done and cannot be removed, and it is tried again: %s", name, error)
+            return
+        self._stuck.discard(name)
 
 
 def _check_encoding(encoding: str, format: str) -> None:

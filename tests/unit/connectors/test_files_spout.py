@@ -311,6 +311,21 @@ def test_a_file_that_a_former_life_has_read_is_deleted_by_the_next_one(tmp_path:
     assert list(tmp_path.iterdir()) == [] and harness.read == {"a": ["1", "2"]}
 
 
+def test_a_file_that_cannot_be_moved_is_moved_when_that_is_possible(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source, target = tmp_path / "in", tmp_path / "done"
+    source.mkdir()
+    (source / "a").write_text("1\n")
+    # No folder can be made there.
+    target.write_text("")
+    harness = harness_of(source, on_done=f"move:{target}")
+    harness.tasks[0].commit()
+    harness.discover()
+    assert (source / "a").exists() and caplog.text.count("cannot be removed") == 1
+    target.unlink()
+    harness.discover()
+    assert (target / "a").read_text() == "1\n" and not (source / "a").exists() and harness.read == {"a": ["1"]}
+
+
 def test_files_at_a_url_are_read(tmp_path: Path) -> None:
     files = fsspec.filesystem("memory")
     files.pipe("/orders/a.json", b'{"n": 1}\n')
