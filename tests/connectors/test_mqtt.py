@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ import pytest
 from tests.integration.conftest import no_process_is_left, scene
 from tests.integration.support import Scene, eventually, flow, kill, pid_of
 from tests.servers import mosquitto
+from tests.servers.server import need
 from topo import MqttSink, MqttSpout, TaskContext, TopologyConfig, Tuple
 from topo.api.tuples import Origin
 from topo.errors import ConfigError, TopoEnvironmentError, UnsupportedValueError
@@ -323,6 +325,20 @@ def test_a_message_that_is_too_large_for_the_broker_fails_alone(tmp_path: Path) 
     finally:
         task.sink.cleanup()
         broker.kill()
+
+
+def test_a_broker_that_is_not_ready_is_not_taken_for_a_wrong_password() -> None:
+    need(("paho",), "mqtt")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        task = Reading(lambda: MqttSpout(f"mqtt://127.0.0.1:{listening.getsockname()[1]}", "a"))
+        task.harness.turns(1)
+        with listening.accept()[0] as client:
+            client.recv(1000)
+            # "Server unavailable".
+            client.sendall(b"\x20\x03\x00\x88\x00")
+            task.until(lambda: task.errors)
+        task.harness.stop()
+    assert "refuses the connection: Server unavailable. It is tried again" in task.errors[0]
 
 
 def test_a_wrong_password_is_reported_and_shown_nowhere(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from topo.connectors.mqtt.settings import BrokerAddress
 from topo.errors import TopoEnvironmentError, TopoError, UnsupportedValueError
 
 _LONGEST_PAUSE_S = 30
+_NO_ENTRY = (0x86, 0x87, 0x8C)
+"""Reasons of a broker that does not know or let in the user."""
 
 
 class MqttSession:
@@ -129,7 +131,8 @@ class MqttSession:
 
     def _connect(self, _client: Any, _data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
-            self._lost(f"the broker refuses the connection: {reason}; check user and password. It is tried again")
+            what = "; check user and password" if reason.value in _NO_ENTRY else ""
+            self._lost(f"the broker refuses the connection: {reason}{what}. It is tried again")
             return
         self._most_bytes = getattr(properties, "MaximumPacketSize", None)
         self.is_connected, self._is_reported = True, False
