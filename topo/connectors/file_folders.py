@@ -33,7 +33,13 @@ class FoundFile(NamedTuple):
 
 
 class FileFolder(Protocol):
-    """The files below one folder."""
+    """The files below one folder.
+
+    Attributes:
+        unsettled: names that match and that the last listing has left out, since they were written to just now.
+    """
+
+    unsettled: list[str]
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
         """Yield the files that are complete and whose names match; hidden ones, and those that begin with "_", are left out.
@@ -94,8 +100,10 @@ class LocalFolder:
         self._root = root
         self._settle_s = settle_s
         self._was_there = False
+        self.unsettled: list[str] = []
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
+        self.unsettled.clear()
         settled_ns = inf if self._settle_s is None else time.time_ns() - int(self._settle_s * 1e9)
         for folder, below, names in os.walk(self._root, onerror=self._cannot_list):
             self._was_there = True
@@ -111,8 +119,12 @@ class LocalFolder:
                         # Removed since it was listed.
                         continue
                     # To open a pipe would wait for its writer.
-                    if S_ISREG(found.st_mode) and found.st_mtime_ns <= settled_ns:
+                    if not S_ISREG(found.st_mode):
+                        continue
+                    if found.st_mtime_ns <= settled_ns:
                         yield FoundFile(relative, _identity_of(found), found.st_mtime, found.st_size)
+                    else:
+                        self.unsettled.append(relative)
 
     def _cannot_list(self, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -199,6 +211,7 @@ class RemoteFolder:
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self._files, self._root = file_system_at(url, options, "FilesSpout")
         self._was_there = False
+        self.unsettled: list[str] = []
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
         # What another process has written is not in the cache of listings.

@@ -213,6 +213,8 @@ class FilesSpout(PartitionedSpout):
         for name in list(self._stuck):
             self._put_away(name)
         files = list(self._folder.find(self._pattern))
+        if self.discovery_interval is None:
+            self._report_unsettled()
         if self._ages is not None:
             files = self._ages.kept(files)
         found = {file.name: file.identity for file in files}
@@ -249,6 +251,17 @@ class FilesSpout(PartitionedSpout):
             "forgotten them, or they have come while the topology did not run",
             number,
         )
+
+    def _report_unsettled(self) -> None:
+        """Report files that no later listing will find settled."""
+        left = sorted(filter(self._is_mine, self._folder.unsettled))
+        if left:
+            self._report(
+                TopoEnvironmentError(
+                    f"{len(left)} files are not read, since they were written to within the time of settle= and are looked for "
+                    f"only once: {', '.join(map(repr, left[:3]))}{', ...' if left[3:] else ''}; set settle='0s' if they are whole"
+                )
+            )
 
     def _came_late(self, name: str) -> None:
         if self._is_mine(name):

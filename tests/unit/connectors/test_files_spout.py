@@ -388,6 +388,19 @@ def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_pat
     assert harness_of(tmp_path, discovery_interval=None).has_ended
 
 
+def test_files_that_are_too_new_for_the_only_listing_are_reported(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{name}\n")
+    os.utime(tmp_path / "a", (1, 1))
+    os.mkfifo(tmp_path / "pipe")
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path, settle="1h", discovery_interval=None))
+    harness.turns()
+    assert harness.read == {"a": ["a"]} and harness.has_ended
+    assert [str(error).partition(";")[0] for error in harness.errors] == [
+        "1 files are not read, since they were written to within the time of settle= and are looked for only once: 'b'"
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
