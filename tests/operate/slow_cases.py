@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Any
 
+import click
 from tests.simulator.simulation import Simulation
 from topo import BasicBolt, Bolt, Spout, TopologyBuilder, WatermarkStrategy
 from topo.api.topology import Topology
 from topo.observability.overview import Figures, overview
+from topo_cli.main import topo
 
 RUN_S = 40.0
 """Virtual seconds."""
+
+
+def problem_of(command: str) -> str:
+    """Return why `topo` would not take a command line that a finding names; "" when it would."""
+    _, name, *arguments = shlex.split(command)
+    try:
+        found = topo.get_command(click.Context(topo), name)
+        assert found is not None, command
+        found.make_context(name, arguments)
+    except click.UsageError as error:
+        return f"{command}: {error.message}"
+    return ""
 
 
 class Case:

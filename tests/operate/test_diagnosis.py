@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.operate.slow_cases import Case, Numbers, Work
+from tests.operate.slow_cases import Case, Numbers, Work, problem_of
 from topo import TopologyBuilder
 from topo.operate.diagnosis import RULES, diagnose
 
@@ -84,6 +84,7 @@ def test_trouble_is_named_with_its_figures_and_a_command(
     assert text in found.sentence
     assert found.commands and found.figures and found.remedy
     assert found.as_data()["commands"] == list(found.commands)
+    assert [problem for command in found.commands if (problem := problem_of(command))] == []
 
 
 def test_a_young_topology_is_not_judged_by_its_start(healthy: dict[str, Any]) -> None:
@@ -141,7 +142,12 @@ def test_event_time_is_held_back_by_a_silent_source_alone(healthy: dict[str, Any
     # A source with rows: the lag is the constant one of its strategy.
     assert "event time held back" not in [one.kind for one in diagnose(overview)]
     row(overview, "numbers")["out_per_s"] = 0.0
-    assert "event time held back" in [one.kind for one in diagnose(overview)]
+    (found,) = [one for one in diagnose(overview) if one.kind == "event time held back"]
+    assert found.commands == ("topo history case --series lag",)
+    time["lag_s"] = None
+    (found,) = [one for one in diagnose(overview) if one.kind == "event time held back"]
+    # The history has no series of a lag that was never known.
+    assert found.commands == ("topo status case",)
 
 
 @pytest.mark.parametrize("lost", [{"restarts": 1}, {"epoch": 2}])

@@ -23,20 +23,20 @@ def found_in(build: Callable[..., None], **settings: Any) -> list[FindingRow]:
 @pytest.mark.parametrize(
     ("build", "settings", "expected", "texts"),
     [
-        (slow_cases.bottleneck, {}, [("bottleneck", "score")], ["holds back parse and numbers", "-e score=4"]),
+        (slow_cases.bottleneck, {}, [("bottleneck", "score")], ["holds back parse and numbers", "topo rebalance case -e score=4"]),
         (slow_cases.hot_key, {}, [("hot key", "count")], ["count[2] works", "one key has most", "partial_key_grouping"]),
         (
             slow_cases.messages_held,
             {"message_timeout": "10m"},
             [("messages held", "hold")],
-            ["taken and not acked 2,000", "max_spout_pending=8000"],
+            ["taken and not acked 2,000", "topo submit TOPOLOGY --resume-or-start -s max_spout_pending=8000"],
         ),
         (slow_cases.slow_source, {}, [("source slow", "numbers")], ["20 a second", "in next_tuple"]),
         (
             slow_cases.late_acks,
             {"message_timeout": "10s"},
             [("timeouts", "call")],
-            ["no ack within 10 s", "processed twice", "message_timeout=40s"],
+            ["no ack within 10 s", "processed twice", "topo submit TOPOLOGY --resume-or-start -s message_timeout=40s"],
         ),
         (
             slow_cases.event_time,
@@ -60,6 +60,7 @@ def test_a_slowness_is_named(
     assert [(one.kind, one.component) for one in found] == expected
     shown = " ".join(f"{one.sentence} {one.remedy} {' '.join(one.commands)}" for one in found)
     assert [text for text in texts if text not in shown] == [], shown
+    assert [problem for one in found for command in one.commands if (problem := slow_cases.problem_of(command))] == []
 
 
 BURN = """

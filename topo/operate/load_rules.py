@@ -25,7 +25,7 @@ def bottlenecks(view: View) -> Iterator[FindingRow]:
             f"{component} is the bottleneck: its busiest task works {percent(row['capacity'])} of the time, and "
             f"{count(row['in_front'])} tuples{wait} wait in front of it{victims}",
             f"more tasks of {component}, or quicker code",
-            _more_tasks(view, component, more),
+            (f"topo rebalance {view.name} -e {component}={more}",),
             {"capacity": row["capacity"], "in_front": row["in_front"]},
         )
 
@@ -67,7 +67,7 @@ def too_many_processes(view: View) -> Iterator[FindingRow]:
                 f"{len(workers)} workers share {cores} cores of {host}: they use {used:.1f} of them, and wait for "
                 f"{starved:.1f} more that do not exist",
                 "fewer workers, with more tasks each",
-                (f"topo kill {view.name} --wait 30s", f"topo submit TOPOLOGY --workers {cores}"),
+                (f"topo rebalance {view.name} --workers {cores}",),
                 {"workers": len(workers), "cores": cores, "used": used, "starved": starved},
             )
 
@@ -90,7 +90,7 @@ def messages_held(view: View) -> Iterator[FindingRow]:
             f"all idle, and {count(pending)} messages of {spout['component']} are pending, as many as may be: "
             f"they are held {where}",
             "ack earlier, or a higher max_spout_pending",
-            (f"topo submit TOPOLOGY -s max_spout_pending={4 * int(most)}",),
+            _with_setting(view, f"max_spout_pending={4 * int(most)}"),
             {"pending": pending, "max_pending": most, "in_front": waiting},
         )
 
@@ -134,7 +134,7 @@ def timeouts(view: View) -> Iterator[FindingRow]:
         is_late = "late_acks" in growing
         cause = "their acks come later, so they are processed twice" if is_late else "a bolt forgets to ack them"
         longer = int(4 * (spout["message_timeout_s"] or 30))
-        commands = (f"topo submit TOPOLOGY -s message_timeout={longer}s",) if is_late else (f"topo dead-letters {view.name}",)
+        commands = _with_setting(view, f"message_timeout={longer}s") if is_late else (f"topo dead-letters {view.name}",)
         yield FindingRow(
             component,
             f"{count(per_minute)} messages of {spout['component']} a minute get no ack within {limit}: {cause}{where}",
@@ -155,7 +155,6 @@ def _of_others(row: Mapping[str, Any]) -> float:
     return max(0.0, float((row["capacity_mean"] * tasks - row["capacity"]) / (tasks - 1)))
 
 
-def _more_tasks(view: View, component: str, tasks: int) -> tuple[str, ...]:
-    if view.all["delivery"] == "exactly_once":
-        return (f"topo rebalance {view.name} -e {component}={tasks}",)
-    return (f"topo kill {view.name} --wait 30s", f"topo submit TOPOLOGY -e {component}={tasks}")
+def _with_setting(view: View, setting: str) -> tuple[str, ...]:
+    # A submit that does not resume would discard the positions of the sources.
+    return (f"topo kill {view.name} --wait 30s", f"topo submit TOPOLOGY --resume-or-start -s {setting}")

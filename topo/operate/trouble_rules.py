@@ -32,7 +32,7 @@ def held_back(view: View) -> Iterator[FindingRow]:
             culprit.partition("[")[0],
             f"event time in {component} {stands}: it waits for {culprit}, which emits nothing",
             f"WatermarkStrategy.with_idleness(...) for {culprit.partition('[')[0]}",
-            (f"topo history {view.name} --series lag",),
+            (f"topo status {view.name}" if time["lag_s"] is None else f"topo history {view.name} --series lag",),
             {} if time["lag_s"] is None else {"lag_s": time["lag_s"]},
         )
 
@@ -95,7 +95,7 @@ def lost_workers(view: View) -> Iterator[FindingRow]:
                 worker["busy_in"].partition(":")[0],
                 f"worker {worker['worker']} was lost {worker['losses']} times: {worker['lost_why']}",
                 "the exception, or the signal, names the cause",
-                (f"topo errors {view.name} --traceback -n 3", f"topo logs {view.name} --worker {worker['worker']}"),
+                (f"topo errors {view.name} --traceback -n 3", f"topo logs {view.name} --level warning"),
                 {"losses": worker["losses"]},
             )
 
