@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 import time
@@ -49,6 +50,17 @@ def test_silent_and_slow_clients_hold_up_no_scrape_and_are_cut_quietly(
         assert connection.getresponse().status == 200
         assert time.monotonic() - began < 2.5
         assert slow.recv(10) == b"" and silent.recv(10) == b""
+    assert capfd.readouterr().err == ""
+
+
+def test_a_scrape_of_a_removed_state_folder_is_answered(
+    address: tuple[str, int], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(tmp_path)
+    connection = HTTPConnection(*address, timeout=10)
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+    assert answer.status == 503 and b"cannot list" in answer.read()
     assert capfd.readouterr().err == ""
 
 

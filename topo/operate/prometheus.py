@@ -16,7 +16,7 @@ from socketserver import ThreadingTCPServer
 from threading import Lock, Timer
 from typing import Any
 
-from topo.errors import UserError
+from topo.errors import TopoError, UserError
 from topo.extras import EXTRAS, pip_install
 from topo.observability.overview import BOUNDS_S
 from topo.operate.metric_table import families
@@ -137,10 +137,13 @@ class _ScrapeHandler(BaseHTTPRequestHandler):
     server: MetricsServer
 
     def do_GET(self) -> None:
-        if self.path.partition("?")[0] == "/metrics":
-            self._answer(200, self.server.collector.text(), CONTENT_TYPE)
-        else:
+        if self.path.partition("?")[0] != "/metrics":
             self._answer(404, b"there is /metrics\n")
+            return
+        try:
+            self._answer(200, self.server.collector.text(), CONTENT_TYPE)
+        except TopoError as error:
+            self._answer(503, f"{error}\n".encode())
 
     do_HEAD = do_GET
 

@@ -184,6 +184,12 @@ def _explained(verb: str, path: Path, *passed_on: type[OSError]) -> Iterator[Non
         raise TopoEnvironmentError(f"cannot {verb} {path}: {error.strerror}") from error
 
 
+def open_private(path: Path, flags: int) -> int:
+    """Open a file, made for this user alone if need be, and return its descriptor. Raises TopoEnvironmentError."""
+    with _explained("open", path):
+        return os.open(path, flags | os.O_CREAT, 0o600)
+
+
 _NO_FOLDER = (FileNotFoundError, NotADirectoryError)
 
 

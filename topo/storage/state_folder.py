@@ -311,6 +311,7 @@ class TopologyLock:
     Raises:
         TopologyIsRunning: there is a master already; names its process.
         StateFolderLost: the folder was removed.
+        TopoEnvironmentError: the lock cannot be opened.
     """
 
     def __init__(self, folder: TopologyFolder, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -319,6 +320,8 @@ class TopologyLock:
             descriptor = os.open(folder.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except FileNotFoundError as error:
             raise StateFolderLost(f"{folder.path} was removed; try again") from error
+        except OSError as error:
+            raise TopoEnvironmentError(f"cannot lock {folder.path}: {error.strerror}") from error
         status = os.fstat(descriptor)
         self._identity = status.st_dev, status.st_ino
         try:
@@ -393,7 +396,11 @@ class StateFolder:
         make_folder(self._topologies, 0o700)
 
     def names(self) -> list[str]:
-        names = [entry.name for entry in self._topologies.iterdir() if entry.is_dir()]
+        """Return the names of all topologies, sorted. Raises TopoEnvironmentError when the folder was removed."""
+        try:
+            names = [entry.name for entry in self._topologies.iterdir() if entry.is_dir()]
+        except OSError as error:
+            raise TopoEnvironmentError(f"cannot list {self._topologies}: {error.strerror}") from error
         return sorted(name for name in names if not topology_name_problem(name))
 
     def create(self, name: str) -> TopologyFolder:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from topo.errors import TopoEnvironmentError, UserError
 from topo.extras import EXTRAS, pip_install
+from topo.storage.files import open_private
 from topo.storage.state_folder import StateFolder
 from topo.ui.server import served
 
@@ -51,7 +52,7 @@ class PageProcess:
         command += ["--with-parent", str(os.getpid())] if attached else []
         log = home / "ui.log"
         # Ctrl-C of the terminal is for the run, whose end can be watched on the page.
-        with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+        with open(open_private(log, os.O_WRONLY | os.O_TRUNC), "wb") as output:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )

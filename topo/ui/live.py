@@ -234,10 +234,6 @@ class LiveHome:
             return await self.find(name).row()
         return {}
 
-    def close(self) -> None:
-        for one in self._topologies.values():
-            one.close()
-
 
 def as_text(data: Any) -> str:
     """Return data as JSON; figures of user code that JSON has no word for, such as NaN, are null."""

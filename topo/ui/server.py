@@ -12,6 +12,7 @@ from typing import Any
 
 from topo.errors import UserError
 from topo.extras import EXTRAS, pip_install
+from topo.storage.files import open_private
 from topo.storage.state_folder import StateFolder
 from topo.ui.access import HomeRecord
 from topo.ui.listening import Listening
@@ -41,7 +42,7 @@ def serve(
     except ImportError as error:
         raise UserError(f"the page needs the extra `ui`: {pip_install(EXTRAS['ui'])}") from error
     StateFolder(home)
-    lock = os.open(home / "ui.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock = open_private(home / "ui.lock", os.O_RDWR)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,7 +91,7 @@ def _last_port(home: Path) -> list[int]:
 def served(home: Path) -> HomeRecord | None:
     """Return the record of the process that serves the page of a home; None when there is none."""
     try:
-        lock = os.open(home / "ui.lock", os.O_RDWR)
+        lock = os.open(home / "ui.lock", os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:

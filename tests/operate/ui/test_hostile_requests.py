@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,15 @@ def test_the_token_opens(app: Any) -> None:
     status, _, body = ask(app, "/api/topologies", OURS)
     assert status == 200 and [row["status"] for row in json.loads(body)["topologies"]] == ["LOST"]
     assert ask(app, "/api/t/words/errors", OURS)[2] == b'{"errors":[]}'
+
+
+def test_a_state_folder_that_was_removed_is_reported(app: Any, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "home")
+    status, _, body = ask(app, "/api/topologies", OURS)
+    assert status == 500 and "cannot list" in json.loads(body)["error"]
+    assert "cannot list" in json.loads(ask(app, "/api/t/words/errors", OURS)[2])["error"]
+    answers = converse(app, {"host": HOST, "origin": f"http://{HOST}"}, json.dumps({"token": TOKENS.operator}), '{"look": "list"}')
+    assert "cannot list" in json.loads(answers[2]["text"])["error"]
 
 
 @pytest.mark.parametrize("host", ["evil.example:8088", "127.0.0.1", "127.0.0.1:80", "127.0.0.1.evil.example:8088", ""])

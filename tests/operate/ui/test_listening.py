@@ -22,10 +22,12 @@ from websockets.exceptions import InvalidHandshake
 from websockets.sync.client import connect
 
 from tests.operate.ui.test_hostile_requests import TOKENS, ask, converse
-from topo.errors import UserError
+from topo.errors import TopoEnvironmentError, UserError
 from topo.storage.state_folder import StateFolder
 from topo.ui.app import make_app
+from topo.ui.child import PageProcess
 from topo.ui.listening import Listening
+from topo.ui.server import serve, served
 
 ROOT = Path(__file__).parents[3]
 PROXIED = {"behind_proxy": True, "names": ("topo.example",)}
@@ -228,3 +230,15 @@ def test_what_cannot_be_is_refused(tmp_path: Path, options: list[str], refusal: 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and refusal in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_state_folder_that_cannot_be_written_is_the_environments_fault(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="needs the extra ui")
+    # An error as that of a file system that has become read-only.
+    (tmp_path / "ui.lock").mkdir()
+    with pytest.raises(TopoEnvironmentError, match=r"cannot open .*ui\.lock: Is a directory"):
+        serve(tmp_path, 0, print)
+    assert served(tmp_path) is None
+    (tmp_path / "ui.log").mkdir()
+    with pytest.raises(TopoEnvironmentError, match=r"cannot open .*ui\.log: Is a directory"):
+        PageProcess.start(tmp_path, attached=False)

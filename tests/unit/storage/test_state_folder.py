@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -220,6 +221,21 @@ def test_a_folder_that_is_gone_before_it_is_locked_is_refused(tmp_path: Path) ->
     with pytest.raises(StateFolderLost, match="counts was removed; try again"):
         folder.lock()
     folder.remove()
+
+
+def test_a_lock_that_cannot_be_opened_is_the_environments_fault(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("counts")
+    # An error as that of a file system that has become read-only.
+    (folder.path / "lock").mkdir()
+    with pytest.raises(TopoEnvironmentError, match=r"cannot lock .*counts: Is a directory"):
+        folder.lock()
+
+
+def test_a_home_that_was_removed_is_the_environments_fault(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path / "home")
+    shutil.rmtree(tmp_path / "home")
+    with pytest.raises(TopoEnvironmentError, match=r"cannot list .*topologies: No such file"):
+        state.find("counts")
 
 
 def test_an_error_below_a_removed_folder_is_explained_and_other_errors_are_not(tmp_path: Path) -> None:
