@@ -29,8 +29,16 @@ def make_console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, force_terminal=stream.isatty())
 
 
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return a value as JSON. NaN and infinite numbers, for which JSON has no word, are null."""
+    try:
+        return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json_text(json.loads(json.dumps(value), parse_constant=lambda _: None), indent=indent)
+
+
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(json_text(value, indent=2))
 
 
 def talk(line: str) -> None:

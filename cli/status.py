@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +33,7 @@ def command(name: str, watch: bool, interval: float, tasks: bool, deadline: floa
     """
     from topo.operate.overviews import findings
     from topo.operate.topology_index import current_status, find_topology
-    from topo_cli.output import print_json
+    from topo_cli.output import json_text, print_json
 
     folder = find_topology(name, home)
 
@@ -50,7 +49,7 @@ def command(name: str, watch: bool, interval: float, tasks: bool, deadline: floa
     statuses = _every(interval, look)
     if as_json:
         for status in statuses:
-            click.echo(json.dumps(status, ensure_ascii=False))
+            click.echo(json_text(status))
     else:
         _watch(statuses, tasks)
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 from rich.console import Console
 
-from topo_cli.output import ago, plural, rate, seconds
+from topo_cli.output import ago, json_text, plural, rate, seconds
 from topo_cli.tables import TableColumn, fitted_table
 
 
@@ -30,6 +31,16 @@ def test_durations_have_three_digits_and_the_unit_that_fits(duration_s: float | 
 
 def test_rates_keep_a_digit_behind_the_point_only_when_small() -> None:
     assert [rate(0), rate(1.84), rate(1234.5)] == ["0", "1.8", "1,234"]
+
+
+def test_numbers_that_json_does_not_have_are_null() -> None:
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    gauges = {"ratio": float("nan"), "limit": float("inf"), "count": 3, "name": "é"}
+    text = json_text({"gauges": gauges})
+    assert json.loads(text, parse_constant=refuse) == {"gauges": {"ratio": None, "limit": None, "count": 3, "name": "é"}}
+    assert "é" in text and "\n" not in text and "\n" in json_text({"gauges": gauges}, indent=2)
 
 
 def test_numbers_of_things_and_times_ago() -> None:
