@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -60,6 +61,8 @@ def command(
     from topo.operate.topology_index import find_topology
     from topo_cli.output import print_json, talk
 
+    if output is not None and not os.access(output if output.exists() else output.parent, os.W_OK):
+        raise click.UsageError(f"{output} cannot be written: its folder is missing, or not writable")
     folder = find_topology(name, home)
     length = 0.5 if dump else seconds
     with observe(folder, "profile", component, for_s=length, index=task, rate=rate, clock=clock, lines=dump) as seen:

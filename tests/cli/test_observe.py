@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.drive import PATIENCE_S, TOPO, piped
+from tests.cli.drive import PATIENCE_S, TOPO, call, piped
 from topo.operate.traces import Traces
 from topo_cli import trace
 from topo_cli.profile import shares, speedscope
@@ -35,6 +35,13 @@ def test_a_speedscope_file_has_a_profile_for_each_task() -> None:
         ("flow work[0]", [[0, 1, 2], [0, 1]], [0.06, 0.02]),
         ("flow work[1]", [[0, 1, 1]], [0.04]),
     ]
+
+
+def test_a_profile_whose_file_cannot_be_written_is_refused_before_it_begins(
+    capsys: pytest.CaptureFixture[str], topo_home: Path, tmp_path: Path
+) -> None:
+    refused = call(capsys, "profile", "flow", "work", "-o", tmp_path / "missing" / "flow.json")
+    assert refused.code == 2 and "flow.json cannot be written" in refused.err
 
 
 class Reports:
