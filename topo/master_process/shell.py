@@ -283,6 +283,9 @@ class MasterShell:
         }
         if verb not in wishes:
             raise FrameError(f"the master does not know the verb {verb!r}")
+        workers = self.master.membership.slots
+        if verb == "restart" and int(arguments["worker"]) not in workers:
+            raise UserError(f"{self._job.plan.name} has no worker {arguments['worker']}; it has 0 to {len(workers) - 1}")
         if self._keeper is None and (verb == "savepoint" or arguments.get("savepoint")):
             raise UserError(f"{self._job.plan.name} takes no checkpoints; run it with -s delivery=exactly_once")
         if arguments.get("savepoint") and not self.master.recovery.epochs.has_run:

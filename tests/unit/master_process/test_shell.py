@@ -6,6 +6,7 @@ import errno
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,11 +62,11 @@ def shell(tmp_path: Path) -> Iterator[MasterShell]:
     shell.link.close()
 
 
-def ask(shell: MasterShell, verb: str) -> control.Reply:
+def ask(shell: MasterShell, verb: str, **arguments: Any) -> control.Reply:
     """Ask as a client does."""
     asker = ControlClient(shell.link.client_endpoint)
     try:
-        asker.ask(control.encode(control.Request(verb, {})))
+        asker.ask(control.encode(control.Request(verb, arguments)))
         shell.link.wait(5.0)
         for identity, data in shell.link.from_clients():
             shell._from_client(identity, data)
@@ -87,6 +88,13 @@ def test_counters_whose_sum_cannot_be_sent_end_no_topology(shell: MasterShell) -
     reply = ask(shell, "status")
     assert not reply.ok and "OverflowError" in reply.error
     assert ask(shell, "ping").ok
+
+
+def test_the_restart_of_a_worker_that_there_is_not_is_refused(shell: MasterShell) -> None:
+    shell.loop.handle(Started())
+    assert ask(shell, "restart", worker=1).ok
+    reply = ask(shell, "restart", worker=99)
+    assert (reply.ok, reply.error) == (False, "small has no worker 99; it has 0 to 2")
 
 
 class Hosting:
