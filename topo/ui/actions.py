@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from topo.config import parse_duration
+from topo.config import format_duration, parse_duration
 from topo.errors import UserError
 from topo.storage.state_folder import TopologyFolder, append_lines
 
@@ -33,7 +33,7 @@ def arguments_of(action: str, name: str, asked: Mapping[str, Any]) -> list[str]:
     if action == "kill":
         return ["kill", name, "--yes"]
     if action == "drain":
-        return ["kill", name, "-w", f"{parse_duration(asked.get('within', '30s')):g}", "--yes"]
+        return ["kill", name, "-w", format_duration(parse_duration(asked.get("within", "30s"))), "--yes"]
     if action == "rebalance":
         return ["rebalance", name, *_numbers(asked.get("parallelism", {}), asked.get("workers")), *dry_run]
     if action == "replay":

@@ -254,8 +254,9 @@ class _Page:
 
 
 async def _message(socket: WebSocket) -> dict[str, Any]:
-    text = await socket.receive_text()
-    with suppress(ValueError, RecursionError):
+    # A frame of bytes has no text.
+    with suppress(ValueError, RecursionError, KeyError):
+        text = await socket.receive_text()
         if len(text) <= MOST_BODY and isinstance(found := json.loads(text), dict):
             return found
     return {}

@@ -37,7 +37,7 @@ def errors(folder: TopologyFolder, query: UrlQuery) -> Any:
 
 def dead_letters(folder: TopologyFolder, query: UrlQuery) -> Any:
     rows = [row for row in dead_letter_rows(folder) if query.get("component", "") in ("", row.get("component"))]
-    return {"dead_letters": rows[-number(query, "number", 100, 1000) :], "total": len(rows)}
+    return {"dead_letters": rows[-number(query, "number", 100, 1000) or len(rows) :], "total": len(rows)}
 
 
 def logs(folder: TopologyFolder, query: UrlQuery) -> Any:
@@ -55,7 +55,7 @@ def logs(folder: TopologyFolder, query: UrlQuery) -> Any:
             and text in str(row["message"]).lower()
             and str(row["time"]) >= max(earliest, after)
         ]
-    rows = rows[-number(query, "lines", 500, 2000) :]
+    rows = rows[-number(query, "lines", 500, 2000) or len(rows) :]
     # Workers write beside each other: a line of this moment may come after a later one was read.
     return {"rows": rows, "next": min(str(rows[-1]["time"]), moment(1.0)) if rows else after}
 

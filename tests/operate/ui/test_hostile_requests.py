@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra ui")
 
+from topo.config import parse_duration
 from topo.storage.state_folder import StateFolder
 from topo.ui.access import HomeRecord, Names, Tokens
 from topo.ui.app import MOST_BODY, MOST_REQUESTS, make_app
@@ -49,10 +50,11 @@ def ask(app: Any, path: str, headers: dict[str, str], method: str = "GET", body:
     return sent[0]["status"], found, b"".join(one.get("body", b"") for one in sent[1:])
 
 
-def converse(app: Any, headers: dict[str, str], *messages: str) -> list[Any]:
+def converse(app: Any, headers: dict[str, str], *messages: str | bytes) -> list[Any]:
     """Return what a socket is sent that sends these messages and goes away."""
     sent: list[Any] = []
-    coming: list[Any] = [{"type": "websocket.connect"}, *({"type": "websocket.receive", "text": one} for one in messages)]
+    frames = ({"type": "websocket.receive", "text" if isinstance(one, str) else "bytes": one} for one in messages)
+    coming: list[Any] = [{"type": "websocket.connect"}, *frames]
 
     async def receive() -> Any:
         return coming.pop(0) if coming else {"type": "websocket.disconnect", "code": 1000}
@@ -76,6 +78,32 @@ def test_the_token_opens(app: Any) -> None:
     status, _, body = ask(app, "/api/topologies", OURS)
     assert status == 200 and [row["status"] for row in json.loads(body)["topologies"]] == ["LOST"]
     assert ask(app, "/api/t/words/errors", OURS)[2] == b'{"errors":[]}'
+
+
+def test_bytes_from_a_socket_are_no_token_and_no_question(app: Any) -> None:
+    headers = {"host": HOST, "origin": f"http://{HOST}"}
+    assert converse(app, headers, b"bytes")[1:] == [{"type": "websocket.close", "code": 4401, "reason": ""}]
+    answers = converse(app, headers, json.dumps({"token": TOKENS.operator}), b"bytes", '{"look": "none"}')
+    assert "no topology is called" in json.loads(answers[2]["text"])["error"]
+
+
+def test_no_rows_are_none(app: Any, tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "home").find("words")
+    folder.dead_letters.write_text('{"component": "lines"}\n')
+    (folder.logs / "worker-0.log").write_text('{"time": "2026", "level": "INFO", "message": "begins"}\n')
+    assert len(json.loads(ask(app, "/api/t/words/logs?lines=1", OURS)[2])["rows"]) == 1
+    assert json.loads(ask(app, "/api/t/words/logs?lines=0", OURS)[2])["rows"] == []
+    assert json.loads(ask(app, "/api/t/words/dead-letters?number=0", OURS)[2]) == {"dead_letters": [], "total": 1}
+
+
+@pytest.mark.parametrize(
+    ("within", "shown"), [("30s", "30s"), ("30d", "720h"), (1234567.5, "342h56m7.5s"), (0.25, "250ms")]
+)
+def test_the_time_of_a_drain_is_one_that_the_command_takes(app: Any, within: str | float, shown: str) -> None:
+    body = json.dumps({"within": within}).encode()
+    answer = json.loads(ask(app, "/api/t/words/actions/drain?command=1", ACTING, "POST", body)[2])
+    assert answer == {"command": f"topo kill words -w {shown} --yes"}
+    assert parse_duration(shown) == parse_duration(within)
 
 
 def test_a_state_folder_that_was_removed_is_reported(app: Any, tmp_path: Path) -> None:
