@@ -227,5 +227,5 @@ def start_master(folder: TopologyFolder, *, attached: bool) -> RunningTopology:
 
 def is_done(folder: TopologyFolder) -> bool:
     """Whether the last run has published all that came of its input, with exactly_once: a resume could only repeat some of it."""
-    outcome = RunningTopology(folder).outcome()
-    return outcome is not None and outcome.has_ended_by_itself and bool(checkpoints_of(folder))
+    outcome = RunningTopology(folder).outcome() if checkpoints_of(folder) else None
+    return outcome is not None and outcome.has_ended_by_itself

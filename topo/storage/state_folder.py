@@ -234,9 +234,10 @@ class TopologyFolder(Struct, frozen=True):
         except OSError as error:
             raise TopoEnvironmentError(f"cannot read {self.summary}: {error.strerror}") from error
         except ValueError as error:
-            raise TopoEnvironmentError(f"{self.summary} is damaged: {error}") from error
+            found = error
         if not isinstance(found, dict):
-            raise TopoEnvironmentError(f"{self.summary} is damaged: it holds no object")
+            why = f"{self.summary} is damaged: {found if isinstance(found, ValueError) else 'it holds no object'}"
+            raise TopoEnvironmentError(f"{why}; remove it, and `topo resume {self.name}` continues the topology")
         return found
 
     def lock(self) -> TopologyLock:
@@ -310,8 +311,7 @@ class TopologyLock:
 
     Raises:
         TopologyIsRunning: there is a master already; names its process.
-        StateFolderLost: the folder was removed.
-        TopoEnvironmentError: the lock cannot be opened.
+        StateFolderLost, TopoEnvironmentError: the folder was removed; its lock cannot be opened.
     """
 
     def __init__(self, folder: TopologyFolder, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from topo.errors import TopoEnvironmentError, UserError
-from topo.launch.running import RunningTopology
+from topo.launch.running import RunningTopology, is_done
 from topo.storage.state_folder import StateFolder, TopologyFolder
 
 
@@ -28,8 +28,13 @@ def test_damaged_summary_is_reported_as_damaged(folder: TopologyFolder, content:
     folder.summary.write_bytes(content.encode(errors="surrogateescape"))
     running = RunningTopology(folder)
     for read in (running.summary, running.outcome):
-        with pytest.raises(TopoEnvironmentError, match=r"summary\.json is damaged"):
+        with pytest.raises(TopoEnvironmentError, match=r"summary\.json is damaged.*; remove it, and `topo resume flow` continues"):
             read()
+    # Without checkpoints no run is done, so it can be resumed.
+    assert not is_done(folder)
+    (folder.checkpoints / "17").mkdir(parents=True)
+    with pytest.raises(TopoEnvironmentError, match="is damaged"):
+        is_done(folder)
 
 
 def test_summary_that_cannot_be_read_is_no_summary_of_a_running_topology(folder: TopologyFolder) -> None:
