@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from math import inf
+from math import inf, nan
 from typing import Any, Literal, Protocol
 
 from topo.api.context import TaskContext
@@ -125,7 +125,7 @@ class PartitionLoop:
         metrics = context.metrics
         self._records, self._bad, self._lost = map(metrics.counter, ("records", "bad_records", "lost_records"))
         self._partitions_gauge = metrics.gauge("partitions")
-        self._lag_at = -inf
+        self._lag_at, self._has_lag = -inf, False
         self._begin(stored)
 
     def _begin(self, stored: StoredPartitions | None) -> None:
@@ -155,13 +155,15 @@ class PartitionLoop:
         elif self._interval_s is None and self._was_found and self._is_all_ended:
             self._collector.end_of_input()
         if now >= self._lag_at:
-            self._lag_at = now + LAG_INTERVAL_S
+            self._lag_at, lag = now + LAG_INTERVAL_S, None
             try:
-                if (lag := self._reader.lag()) is not None:
-                    # Made here: 0 would say that nothing is left to read.
-                    self._context.metrics.gauge(self._spout.lag_metric).set(lag)
+                lag = self._reader.lag()
             except Exception as error:
                 self._collector.report_error(error)
+            if lag is not None or self._has_lag:
+                # Made when it is known first: 0 would say that nothing is left to read. NaN is not shown.
+                self._has_lag = True
+                self._context.metrics.gauge(self._spout.lag_metric).set(nan if lag is None else lag)
 
     def set_ahead(self, names: Collection[str]) -> None:
         """Pause the partitions that are too far ahead in event time, and let the others continue."""

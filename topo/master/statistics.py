@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from topo.ids import TaskId
 from topo.master.process_costs import ProcessCosts
 from topo.master.sums import ComponentSums
-from topo.master.task_figures import NO_FIGURES, TaskFigures, joined_levels
+from topo.master.task_figures import NO_FIGURES, TaskFigures, joined_levels, known_gauges
 from topo.master.windows import Sample, SampleRing, Span, sample_of
 from topo.wire.control import Statistics
 
@@ -174,13 +174,13 @@ class TopologyStatistics:
         return total
 
     def gauges(self, component: str) -> dict[str, float]:
-        """Return the gauges of user code, those of all tasks of a component added up."""
+        """Return the gauges of user code, those of all tasks of a component added up; without those that are NaN: not known."""
         total: dict[str, float] = {}
         for task in self._components[component].tasks:
             book = self._books[task]
             for name, value in {**book.lost.user.metrics.gauges, **book.live.user.metrics.gauges}.items():
                 total[name] = total.get(name, 0.0) + value
-        return total
+        return known_gauges(total)
 
     def in_front(self, component: str) -> dict[str, int]:
         """Return the tuples of a component that are in front of each component that reads it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -78,6 +79,11 @@ def joined_levels(first: Mapping[str, float], second: Mapping[str, float]) -> di
             if name in behind:
                 joined[name] = behind[name]
     return joined
+
+
+def known_gauges(gauges: Mapping[str, float]) -> dict[str, float]:
+    """Return the gauges whose value is known: NaN stands for one that is not, or not any more."""
+    return {name: value for name, value in gauges.items() if not math.isnan(value)}
 
 
 def _added(first: Mapping[str, N], second: Mapping[str, N]) -> dict[str, N]:

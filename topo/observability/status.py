@@ -19,7 +19,7 @@ from topo.master.epochs import EpochState
 from topo.master.master import TopologyMaster
 from topo.master.membership import Slot, SlotState
 from topo.master.outcome import Outcome, OutcomeKind
-from topo.master.task_figures import EVENT_TIME, NOT_SHOWN
+from topo.master.task_figures import EVENT_TIME, NOT_SHOWN, known_gauges
 from topo.plan.describe import placement_text
 from topo.plan.logical import PlannedComponent
 from topo.wire.statistics import Counters
@@ -246,7 +246,7 @@ def task_row(master: TopologyMaster, task: TaskId) -> dict[str, Any]:
     metrics = own.user.metrics
     user = {
         "counters": dict(metrics.counters),
-        "gauges": dict(metrics.gauges),
+        "gauges": known_gauges(metrics.gauges),
         "histograms": {name: latency(histogram) for name, histogram in metrics.histograms.items()},
     }
     return {

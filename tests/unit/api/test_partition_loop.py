@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -279,6 +280,40 @@ def test_a_lag_is_shown_when_it_is_known_and_by_the_name_that_the_spout_gives() 
     in_bytes = faulty(Listed(a=[1]))
     in_bytes.lag_metric = "lag_bytes"
     assert [shown(Listed(a=[1])), shown(faulty(Listed(a=[1]))), shown(in_bytes)] == [{}, {"lag": 7.0}, {"lag_bytes": 7.0}]
+
+
+def test_a_lag_that_is_not_known_any_more_is_not_shown_as_it_was() -> None:
+    class Forgetting(Faulty):
+        known: int | None = None
+
+        def lag(self) -> int | None:
+            return self.known
+
+    class Lagging(Listed):
+        def reader(self, context: TaskContext) -> Any:
+            return reader
+
+    spout = Lagging(a=[1])
+    reader = Forgetting(spout)
+    harness = PartitionHarness(lambda: spout)
+
+    def shown() -> dict[str, float]:
+        harness.turns()
+        harness.clock.advance("1s")
+        harness.turns()
+        return {name: value for name, value in harness.tasks[0].metrics.snapshot().gauges.items() if name == "lag"}
+
+    assert shown() == {}
+    reader.known = 7
+    assert shown() == {"lag": 7.0}
+    # The master leaves out a gauge that is no number.
+    reader.known = None
+    assert math.isnan(shown()["lag"])
+    reader.known = 3
+    assert shown() == {"lag": 3.0}
+    reader.calls = ("lag",)
+    reader.lag = lambda: reader._raise("lag")  # type: ignore[method-assign]
+    assert math.isnan(shown()["lag"])
 
 
 def test_a_lag_that_raises_is_reported_and_loses_no_row() -> None:

@@ -15,7 +15,7 @@ from topo.wire import control
 from topo.wire.control import Heartbeat
 from topo.wire.statistics import Counters, TaskStatistics
 
-TASK = TaskId(1)
+TASK, OTHER = TaskId(1), TaskId(2)
 
 
 def sent(statistics: TaskStatistics) -> dict[str, object]:
@@ -53,6 +53,23 @@ def test_counts_go_on_over_the_lives_of_a_task_and_levels_do_not() -> None:
     assert figures.user.metrics.counters == {"skipped": 10}
     assert figures.user.metrics.gauges == {"open files": 2.0}
     assert figures.user.metrics.histograms["size"].count == 2
+
+
+def test_a_gauge_that_is_not_known_is_that_of_no_earlier_life_and_makes_the_sum_unknown() -> None:
+    def lagging(lag: float) -> TaskStatistics:
+        metrics = Metrics()
+        metrics.gauge("lag").set(lag)
+        metrics.gauge("open").set(1.0)
+        return TaskStatistics(Counters(), {}, {}, {"metrics": metrics.snapshot()})
+
+    statistics = TopologyStatistics({TASK: "c", OTHER: "c"})
+    statistics.add({TASK: sent(lagging(7.0)), OTHER: lagging(2.0).as_dict()}, 0.0)
+    assert statistics.gauges("c") == {"lag": 9.0, "open": 2.0}
+    statistics.lost([TASK])
+    statistics.add({TASK: sent(lagging(float("nan")))}, 1.0)
+    assert statistics.gauges("c") == {"open": 2.0}
+    statistics.add({TASK: sent(lagging(1.0))}, 2.0)
+    assert statistics.gauges("c") == {"lag": 3.0, "open": 2.0}
 
 
 def test_what_the_wire_carries_and_what_a_simulation_hands_over_count_the_same() -> None:
