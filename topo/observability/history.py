@@ -180,9 +180,10 @@ class History:
             tier.add(at_ms // 1000, values)
 
     def since(self, since_s: int, step_s: int) -> list[PastPoints]:
-        """Return the points from a moment on: those of the coarsest tier that is as fine as `step_s`, and before them, where it
-        does not reach back as far, those of coarser ones."""
-        finest = max((place for place, tier in enumerate(self._tiers) if tier.step_s <= step_s), default=0)
+        """Return the points from a moment on: those of the coarsest tier that is as fine as `step_s` and has any, and before
+        them, where it does not reach back as far, those of coarser ones."""
+        fine_enough = (place for place, tier in enumerate(self._tiers) if tier.step_s <= step_s and tier.has_points)
+        finest = max(fine_enough, default=0)
         parts: list[PastPoints] = []
         for tier in self._tiers[finest:]:
             if not parts or (parts[0].first_s > since_s and tier.has_points):

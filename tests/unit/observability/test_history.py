@@ -79,6 +79,14 @@ def test_a_question_that_reaches_back_behind_the_fine_points_gets_coarse_ones_be
     assert values[:2] == [4.5, 4.5] and values[-2:] == [7997.0, 7998.0]
 
 
+@pytest.mark.parametrize(("seconds", "step_s"), [(5, 60), (5, 300), (100, 300), (100, 20_160)])
+def test_a_young_history_is_shown_at_a_long_distance(seconds: int, step_s: int) -> None:
+    since_s = START_S - 60 * step_s
+    shown = joined(recorded(seconds).since(since_s, step_s), since_s, START_S + seconds, step_s)
+    known = [value for value in shown.series[KEY] if not math.isnan(value)]
+    assert known and known[-1] <= seconds
+
+
 def test_a_pause_of_the_master_shows_as_missing_points() -> None:
     history = recorded(10)
     for second in range(15, 20):
