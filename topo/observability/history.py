@@ -30,6 +30,7 @@ TIERS = ((1, 900), (10, 2160), (300, 4032))
 """Seconds between two points, and how many are kept."""
 BLOCK_STEP_S = 10
 MARKS = 500
+MOST_DROPPED = 60
 GREATEST = frozenset(("capacity", "p99", "lag", "in_front", "rss", "full", "took"))
 
 Point = Mapping[str, Mapping[str, float | None]]
@@ -165,12 +166,16 @@ class History:
     def __init__(self) -> None:
         self._tiers = [_Tier(*tier) for tier in TIERS]
         self._marks: deque[tuple[int, str]] = deque(maxlen=MARKS)
-        self._written_s = 0
+        self._written_s = self._last_ms = self._dropped = 0
         self._changes = Changes()
 
     def record(self, at_ms: int, overview: Mapping[str, Any]) -> None:
         """Take the overview of the last second, at a moment of the wall clock. One before the last moment is dropped: the clock
-        has been set back."""
+        has been set back. After MOST_DROPPED in a row the history begins anew: else it would stand still until then."""
+        self._dropped = self._dropped + 1 if at_ms < self._last_ms else 0
+        if self._dropped > MOST_DROPPED:
+            self._tiers, self._written_s, self._last_ms = [_Tier(*tier) for tier in TIERS], 0, 0
+        self._last_ms = max(self._last_ms, at_ms)
         marks, changes = self._changes.taken(overview)
         self._marks.extend((at_ms, text) for text in marks)
         values = _by_key(point_of(overview) | changes)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from topo.errors import FrameError, UserError
-from topo.observability.history import TIERS, History, PastPoints, block_of, columns_of, joined, reach_back
+from topo.observability.history import MOST_DROPPED, TIERS, History, PastPoints, block_of, columns_of, joined, reach_back
 from topo.operate.past import history, with_stored
 
 START_S = 1_700_000_000 // 300 * 300
@@ -100,6 +100,16 @@ def test_a_clock_that_is_set_back_spoils_no_point() -> None:
     history.record(1000 * START_S, overview(1e9))
     history.record(1000 * (START_S + 101), overview(0.0))
     assert max(history.since(START_S, 1)[-1].series[KEY]) == 99.0
+
+
+def test_a_clock_that_is_set_back_for_long_begins_the_history_anew() -> None:
+    history = recorded(100, first=7200)
+    history.take_block(START_S + 7300)
+    for second in range(200):
+        history.record(1000 * (START_S + second), overview(float(second)))
+    assert list(history.since(START_S, 1)[-1].series[KEY]) == [float(second) for second in range(MOST_DROPPED, 199)]
+    block = history.take_block(START_S + 200)
+    assert block is not None and (block["first_s"], block["length"]) == (START_S + MOST_DROPPED, 13)
 
 
 def test_a_block_is_a_minute_as_json_and_the_last_one_holds_the_rest() -> None:
