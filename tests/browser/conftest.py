@@ -84,10 +84,11 @@ def topology(name: str = "readings", delivery: str = "at_least_once"):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The process that serves the page, and its address with the token."""
+    """The process that serves the page, its address with the token, and the state folder."""
 
     process: subprocess.Popen[str]
     link: str
+    home: Path
 
     @property
     def address(self) -> str:
@@ -118,7 +119,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         assert server.stdout is not None
         ends.callback(server.wait, PATIENCE_S)
         ends.callback(at_the_end("kill", str(server.pid)))
-        yield Served(server, server.stdout.readline().strip())
+        yield Served(server, server.stdout.readline().strip(), folder / "home")
 
 
 @pytest.fixture(scope="session")

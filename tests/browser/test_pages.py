@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +125,28 @@ def test_the_address_keeps_filters_and_ranges(open_tab: Open) -> None:
     tab.get_by_label("Level").first.select_option("info")
     tab.get_by_text("worker 0 starts").first.wait_for()
     assert tab.url.endswith("/logs")
+
+
+def test_a_problem_is_gone_with_the_page_that_had_it(open_tab: Open) -> None:
+    tab = open_tab("t/nothing")
+    problem = tab.get_by_text("no topology is called 'nothing'")
+    problem.wait_for()
+    tab.locator("header a.home").click()
+    tab.get_by_role("link", name="readings").wait_for()
+    problem.wait_for(state="detached", timeout=5000)
+
+
+def test_the_past_of_an_ended_topology_is_that_of_its_busiest_components(open_tab: Open, served: Any) -> None:
+    folder = served.home / "topologies" / "many"
+    folder.mkdir(0o700)
+    rows = [{"component": f"step{n}", "kind": "bolt", "parallelism": 1, "capacity": n / 20, "counters": {}} for n in range(20)]
+    ended = {"topology": "many", "status": "KILLED", "reason": "killed by the operator", "uptime_s": 1.0, "ended_ms": 1000}
+    summary = {**ended, "workers": [], "tasks": [], "totals": {"acked": 0}, "components": rows}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    tab = open_tab("t/many")
+    tab.get_by_text("The past of the 12 busiest").wait_for(timeout=10_000)
+    tab.close()
+    shutil.rmtree(folder)
 
 
 FOLD = """async () => {

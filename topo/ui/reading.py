@@ -23,7 +23,7 @@ def past(folder: TopologyFolder, query: UrlQuery) -> Any:
     since_s, step_s = number(query, "since_s", 300, 14 * 86400), number(query, "step_s", 1, 86400)
     if since_s > 2000 * max(1, step_s):
         raise UserError("that is more than 2,000 points; take a greater step_s")
-    subjects = query["subjects"].split(",") if query.get("subjects") else None
+    subjects = query["subjects"].split(",") if "subjects" in query else None
     begin_s = int(time.time()) - since_s
     shown = as_data(history(folder, begin_s, max(1, step_s), subjects=subjects, deadline_s=_DEADLINE_S))
     acts = [row for row in json_lines(folder.operator) if row["at_ms"] >= 1000 * begin_s]

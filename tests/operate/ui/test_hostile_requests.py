@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import time
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 pytest.importorskip("starlette", reason="needs the extra ui")
 
 from topo.config import parse_duration
+from topo.observability.history import PastPoints, block_of
 from topo.storage.state_folder import StateFolder
 from topo.ui.access import HomeRecord, Names, Tokens
 from topo.ui.app import MOST_BODY, MOST_REQUESTS, make_app
@@ -85,6 +88,14 @@ def test_bytes_from_a_socket_are_no_token_and_no_question(app: Any) -> None:
     assert converse(app, headers, b"bytes")[1:] == [{"type": "websocket.close", "code": 4401, "reason": ""}]
     answers = converse(app, headers, json.dumps({"token": TOKENS.operator}), b"bytes", '{"look": "none"}')
     assert "no topology is called" in json.loads(answers[2]["text"])["error"]
+
+
+def test_the_past_of_no_subject_is_empty(app: Any, tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "home").find("words")
+    points = PastPoints(int(time.time()) // 10 * 10 - 60, 10, 1, {("total", "acked"): array("f", [7.0])})
+    folder.history.write_text(json.dumps(block_of(points)) + "\n")
+    found = [json.loads(ask(app, f"/api/t/words/history{query}", OURS)[2])["series"] for query in ("", "?subjects=")]
+    assert [list(series) for series in found] == [["total"], []]
 
 
 def test_no_rows_are_none(app: Any, tmp_path: Path) -> None:

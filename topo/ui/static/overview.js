@@ -54,7 +54,7 @@ function Ended({ live }) {
   const totals = Object.entries(end.totals).filter(([, value]) => typeof value === "number" && value);
   return html`<dl class="figures">${totals.filter(([title]) => !title.endsWith("_per_s")).map(([title, value]) => html`<div><dt>${title.replaceAll("_", " ")}</dt><dd>${count(value)}</dd></div>`)}</dl>
     <h2>Components</h2><${Table} label="Components" rows=${rows} columns=${[["component", (row) => row.component], ["tasks", (row) => count(row.parallelism), true], ...["executed", "emitted", "acked", "failed", "errors"].map((one) => [one, (row) => count(row.counters[one]), true])]} />
-    <${Charts} name=${live.topology} components=${rows.map((row) => row.component)} />`;
+    <${Past} name=${live.topology} rows=${rows} at=${live.at_ms} />`;
 }
 
 function Overview({ name, live }) {

@@ -126,7 +126,7 @@ function heard(message) {
   wait = 500;
   heardAt = Date.now();
   if (message.type === "hello") change({ hello: message, connection: "live", problem: "" });
-  else if (message.type === "list") change({ list: message, connection: "live" });
+  else if (message.type === "list") change({ list: message, connection: "live", problem: "" });
   else if (message.type === "overview" && message.topology === state.place.name) change({ live: withFigures(message), connection: "live", problem: "" });
   else if (message.type === "error") change({ problem: message.error });
 }
