@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,13 @@ def test_a_tap_shows_tuples_that_meet_its_condition_until_it_is_stopped(open_tab
     assert set(keys) == {"2"}
     tab.get_by_role("button", name="Stop").click()
     tab.get_by_role("button", name="Start").wait_for()
+
+
+def test_the_command_of_a_tap_is_one_that_a_shell_takes(open_tab: Open) -> None:
+    tab = open_tab("t/readings/tap?component=parse&where=key+!%3D+'a'")
+    command = tab.locator(".same code")
+    command.wait_for()
+    assert shlex.split(command.text_content()) == ["topo", "tap", "readings", "parse", "--where", "key != 'a'"]
 
 
 def test_a_trace_shows_a_message_tuple_by_tuple_and_its_odd_name_stays_text(open_tab: Open) -> None:
