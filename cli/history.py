@@ -51,6 +51,7 @@ def command(
     lost topology those of 10 s are on disk, up to 32 MiB of them.
     """
     import time
+    from functools import partial
 
     from topo.operate.past import as_data, history
     from topo.operate.topology_index import find_topology
@@ -59,7 +60,13 @@ def command(
     folder = find_topology(name, home)
     now_s = int(time.time()) + 1
     step_s = max(1, round(step if step is not None else since / _WIDTH))
-    columns = history(folder, int(now_s - since), step_s, until_s=now_s, deadline_s=deadline)
+    names = list(_SHOWN) if series is None else None if series == "all" else [one.strip() for one in series.split(",")]
+    subjects = [f"component/{component}" for component in components] or None
+    ask = partial(history, folder, int(now_s - since), step_s, until_s=now_s, deadline_s=deadline)
+    columns = ask(subjects=subjects, series=names)
+    if _lacks(columns, subjects, names if series is not None else None):
+        # All of them, to name those that there are.
+        columns = ask()
     _choose(columns, components, series, folder.name)
     if as_json:
         print_json(as_data(columns))
@@ -67,6 +74,12 @@ def command(
         _print(columns)
     else:
         talk(f"no history of {folder.name} in the last {_span(since)}; the first point comes two seconds after its start")
+
+
+def _lacks(columns: PastPoints, subjects: Sequence[str] | None, names: Sequence[str] | None) -> bool:
+    """Whether any of the wanted subjects or series has no points."""
+    found = {part for key in columns.series for part in key}
+    return not found.issuperset([*(subjects or ()), *(names or ())])
 
 
 def _choose(columns: PastPoints, components: Sequence[str], series: str | None, name: str) -> None:

@@ -23,11 +23,12 @@ def history(
     *,
     until_s: int | None = None,
     subjects: Collection[str] | None = None,
+    series: Collection[str] | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> PastPoints:
     """Return the points of a topology from `since_s` (seconds since 1970) until now, at a distance of `step_s`.
 
-    An ended or lost topology has those on disk, at most every 10 s. With `subjects` there are those of these alone.
+    An ended or lost topology has those on disk, at most every 10 s. With `subjects` or `series` there are these alone.
 
     Raises:
         AnswerTimeout: its master runs, and does not answer.
@@ -37,14 +38,13 @@ def history(
     if folder.is_running():
         # It may have ended meanwhile, or have just begun: then the lines on disk are all.
         with suppress(Unreachable):
-            asked = {"since_ms": 1000 * since_s, "step_s": step_s, "subjects": list(subjects or ())}
+            asked = {"since_ms": 1000 * since_s, "step_s": step_s, "subjects": list(subjects or ()), "series": list(series or ())}
             rows = Client.of(folder).request("history", deadline_s, **asked)
             parts = [columns_of(row) for row in rows]
     parts = with_stored(folder, parts, since_s)
-    if subjects is not None:
-        shown = set(subjects)
-        for part in parts:
-            part.series = {key: column for key, column in part.series.items() if key[0] in shown}
+    for part in parts:
+        kept = [key for key in part.series if (subjects is None or key[0] in subjects) and (series is None or key[1] in series)]
+        part.series = {key: part.series[key] for key in kept}
     return joined(parts, since_s, int(time.time()) + 1 if until_s is None else until_s, step_s)
 
 

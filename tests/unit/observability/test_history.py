@@ -349,3 +349,5 @@ def test_some_subjects_are_returned_alone(tmp_path: Path) -> None:
     folder: Any = SimpleNamespace(older_history=tmp_path / "none", history=tmp_path / "history.jsonl", is_running=lambda: False)
     found = history(folder, START_S, 10, until_s=START_S + 30, subjects=["total", "none"])
     assert {subject for subject, _ in found.series} == {"total"} and found.length == 3
+    found = history(folder, START_S, 10, until_s=START_S + 30, series=["out", "none"])
+    assert set(found.series) == {KEY}
