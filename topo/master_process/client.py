@@ -60,7 +60,10 @@ class Client:
             raise UserError(f"{verb!r} takes numbers of at most 64 bits: {error}") from error
         self._check_master()
         try:
-            endpoint = json.loads(self.folder.master.read_bytes())["client_endpoint"]
+            record = json.loads(self.folder.master.read_bytes())
+            if str(record["pid"]) != self.folder.owner():
+                raise ValueError(f"that of process {record['pid']}")
+            endpoint = record["client_endpoint"]
         except (OSError, ValueError, KeyError) as error:
             pid = self.folder.owner() or "unknown"
             raise Unreachable(

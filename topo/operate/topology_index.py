@@ -50,13 +50,14 @@ def current_status(folder: TopologyFolder, deadline_s: float, verb: str = "statu
 
 
 def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
-    """Return the row of a topology in `topo list`: LOST, when its master is gone; STALLED, when it does not answer."""
+    """Return the row of a topology in `topo list`: LOST without a master, STARTING before it has an address, STALLED when mute."""
     try:
         return row_of(current_status(folder, deadline_s, "overview"))
     except AnswerTimeout as error:
         return stalled_row(folder, str(error))
     except TopoError as error:
-        return {"topology": folder.name, "status": "LOST", "reason": str(error), **dict.fromkeys(_FIGURES)}
+        word = "STARTING" if folder.is_running() else "LOST"
+        return {"topology": folder.name, "status": word, "reason": str(error), **dict.fromkeys(_FIGURES)}
 
 
 def stalled_row(folder: TopologyFolder, reason: str) -> dict[str, Any]:

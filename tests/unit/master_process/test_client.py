@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from topo.ids import Epoch
+from topo.master.commands import MasterRecord
 from topo.master_process.client import Client, LastingClient, Unreachable
+from topo.operate.topology_index import list_row
+from topo.storage.master_record import write_record
 from topo.storage.state_folder import StateFolder
 
 
@@ -25,3 +29,10 @@ def test_a_master_that_has_no_address_yet_is_named_with_the_command_that_ends_it
     folder = StateFolder(tmp_path).create("words")
     with folder.lock(), pytest.raises(Unreachable, match=rf"not published its address yet.*`kill {os.getpid()}` ends it"):
         Client.of(folder).request("kill")
+    # That of the last master, which this one has not replaced yet.
+    write_record(folder.master, MasterRecord(1, Epoch(1), {}), pid=1, client_endpoint=f"ipc://{tmp_path}/gone")
+    with folder.lock():
+        with pytest.raises(Unreachable, match="not published its address yet"):
+            Client.of(folder).request("kill", 0.1)
+        assert list_row(folder, 0.1)["status"] == "STARTING"
+    assert list_row(folder, 0.1)["status"] == "LOST"
