@@ -94,7 +94,7 @@ class CheckpointCoordinator:
         lost: why the topology cannot continue: no checkpoint can be restored any more; "" while it can.
         unreadable: the last report of a task that could not read its part.
         restores: epochs that restored a checkpoint.
-        savepoints: those asked for, by folder.
+        savepoints: those asked for, by folder; of those that are settled the last ones.
     """
 
     def __init__(self, plan: PhysicalPlan, last: int = 0, completed: Manifest | None = None, folder: str = "") -> None:
@@ -217,6 +217,9 @@ class CheckpointCoordinator:
         is_another = at_end and folder not in self._at_end
         if known is None or known.state in ("written", "failed") or is_another:
             self.savepoints[folder] = Savepoint(folder)
+        settled = [one.folder for one in self.savepoints.values() if one.state in ("written", "failed")]
+        for old in settled[:-REMEMBERED]:
+            del self.savepoints[old]
         if at_end:
             # A run from an earlier savepoint would publish the output of the final checkpoint a second time.
             self._at_end.add(folder)

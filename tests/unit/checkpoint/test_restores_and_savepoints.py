@@ -8,6 +8,7 @@ from tests.unit.checkpoint.coordinator_rig import ACKER, LINES, PLAN, SINK, Chec
 from topo.checkpoint.assignment import parts_to_read, shapes_of
 from topo.checkpoint.coordinator import Finding
 from topo.checkpoint.manifest import ComponentShape
+from topo.checkpoint.rows import REMEMBERED
 from topo.checkpoint.steps import Problem, ToAll, ToSources
 from topo.checkpoint.store_messages import (
     CheckpointFound,
@@ -190,6 +191,19 @@ def test_a_savepoint_survives_a_recovery_and_a_failure_is_said() -> None:
     checkpoints.it.savepoint_stored(SavepointStored("/save", "No space left on device"))
     (row,) = checkpoints.steps()
     assert isinstance(row, Problem) and "/save was not written: No space left on device" in row.message
+
+
+def test_only_the_last_settled_savepoints_are_remembered() -> None:
+    checkpoints = running()
+    for number in range(1, REMEMBERED + 3):
+        checkpoints.it.want_savepoint(f"/save/{number}")
+        checkpoints.steps()
+        checkpoints.done(number)
+        checkpoints.it.savepoint_stored(SavepointStored(f"/save/{number}"))
+    checkpoints.it.want_savepoint("/save/waiting")
+    states = {row["folder"]: row["state"] for row in checkpoints.it.describe(0)["savepoints"]}
+    assert len(states) == REMEMBERED + 1
+    assert states["/save/waiting"] == "waiting" and states[f"/save/{REMEMBERED + 2}"] == "written" and "/save/1" not in states
 
 
 def test_the_end_waits_for_a_savepoint() -> None:
