@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from topo.errors import UserError
-from topo.launch.spark.cluster import SlotWatch, spark_settings
+from topo.launch.spark.cluster import SlotWatch, registration_s, spark_settings
 from topo.storage.submitted import SparkCluster
 
 
@@ -39,6 +39,29 @@ def test_a_killed_agent_is_tried_again_for_ever() -> None:
 def test_what_would_break_a_topology_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=f"cannot run with {name}=true"):
         spark_settings(SparkCluster(master="spark://m:7077", conf={name: "true"}), "t", 4, "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("master", "given", "limit_s"),
+    [
+        ("spark://m:7077", None, 30.0),
+        ("local-cluster[2,1,512]", None, 60.0),
+        ("yarn", None, 120.0),
+        ("yarn", "5min", 300.0),
+        ("yarn", "90s", 90.0),
+        # A number without a unit is one of milliseconds with Spark.
+        ("spark://m:7077", "45000", 45.0),
+    ],
+)
+def test_executors_are_waited_for_as_spark_reads_its_setting(master: str, given: str | None, limit_s: float) -> None:
+    conf = {} if given is None else {"spark.scheduler.maxRegisteredResourcesWaitingTime": given}
+    assert registration_s(SparkCluster(master=master, conf=conf)) == limit_s
+
+
+@pytest.mark.parametrize("cores", ["two", "0"])
+def test_cores_of_executors_are_a_number(cores: str) -> None:
+    with pytest.raises(UserError, match=f"spark.executor.cores={cores} is no number of cores"):
+        spark_settings(SparkCluster(master="yarn", conf={"spark.executor.cores": cores}), "t", 4, "10.0.0.1")
 
 
 def watch(needed: int = 4) -> SlotWatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from topo.config import parse_duration
 from topo.errors import UserError
 from topo.storage.submitted import SparkCluster
 
@@ -13,6 +14,10 @@ SPARE_CORES = 1
 _STEADY_S = 8.0
 """The number of slots is final when it has not grown for this time: executors come up one by one."""
 _SPARE_WAIT_S = 0.5
+_REGISTER_S = {"spark": 30.0, "local": 60.0}
+"""How long executors may take to come up. Where they are containers that is minutes."""
+_CONTAINERS_S = 120.0
+_WAIT_SETTING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 
 _FIXED = {
     # An agent fails when its worker node does, for as long as the topology lives; how often is the master's matter.
@@ -59,6 +64,14 @@ def check_conf(conf: Mapping[str, str]) -> None:
             raise UserError(f"a topology cannot run with {name}={conf[name]}: it needs {name}={value}; leave the setting out")
 
 
+def registration_s(cluster: SparkCluster) -> float:
+    """Return the seconds that executors may take to come up. Raises ConfigError for a setting that is no duration."""
+    if given := cluster.conf.get(_WAIT_SETTING, ""):
+        # As Spark reads it: a number alone is one of milliseconds.
+        return float(given) / 1000 if given.isdecimal() else parse_duration(given.replace("min", "m"))
+    return _REGISTER_S.get(cluster.master[:5], _CONTAINERS_S)
+
+
 def spark_settings(cluster: SparkCluster, topology: str, slots: int, address: str) -> dict[str, str]:
     """Return all settings of the Spark application that runs a topology.
 
@@ -80,7 +93,9 @@ def spark_settings(cluster: SparkCluster, topology: str, slots: int, address: st
         **_DEFAULTS,
     }
     if are_containers(cluster.master):
-        per_executor = int(cluster.conf.get("spark.executor.cores", "1"))
+        given = cluster.conf.get("spark.executor.cores", "1")
+        if not given.isdecimal() or (per_executor := int(given)) < 1:
+            raise UserError(f"spark.executor.cores={given} is no number of cores: set 1 or more")
         settings["spark.executor.cores"] = str(per_executor)
         settings["spark.executor.instances"] = str(-(-cores // per_executor))
         settings |= _OF_CONTAINERS

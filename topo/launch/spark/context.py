@@ -16,11 +16,10 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-from topo.config import parse_duration
 from topo.errors import TopoEnvironmentError, UserError
 from topo.extras import EXTRAS, pip_install
 from topo.launch.spark.agent_spec import address_towards, host_and_port
-from topo.launch.spark.cluster import SlotWatch, check_conf
+from topo.launch.spark.cluster import SlotWatch, check_conf, registration_s
 from topo.launch.spark.yarn import resource_managers
 from topo.storage.submitted import SparkCluster
 
@@ -28,10 +27,6 @@ _LOG = logging.getLogger(__name__)
 _CONNECT_S = 3.0
 _END_S = 10.0
 _LOOK_S = 0.1
-_REGISTER_S = {"spark": 30.0, "local": 60.0}
-"""How long executors may take to come up. Where they are containers that is minutes."""
-_CONTAINERS_S = 120.0
-_WAIT_SETTING = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 
 
 def check_here(cluster: SparkCluster) -> str:
@@ -199,12 +194,7 @@ def wait_for_slots(context: Any, cluster: SparkCluster, topology: str, needed: i
     Raises:
         UserError: they do not.
     """
-    limit_s = _CONTAINERS_S
-    if _WAIT_SETTING in cluster.conf:
-        limit_s = parse_duration(cluster.conf[_WAIT_SETTING])
-    elif cluster.master.startswith(("spark", "local")):
-        limit_s = _REGISTER_S[cluster.master[:5]]
-    watch = SlotWatch(topology, cluster.master, needed, limit_s, time.monotonic())
+    watch = SlotWatch(topology, cluster.master, needed, registration_s(cluster), time.monotonic())
     while not is_asked():
         offered = slots_offered(context)
         if offered is None or watch.is_over(offered, time.monotonic()):
