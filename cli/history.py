@@ -60,11 +60,9 @@ def command(
     folder = find_topology(name, home)
     now_s = int(time.time()) + 1
     step_s = max(1, round(step if step is not None else since / _WIDTH))
-    names = list(_SHOWN) if series is None else None if series == "all" else [one.strip() for one in series.split(",")]
-    subjects = [f"component/{component}" for component in components] or None
     ask = partial(history, folder, int(now_s - since), step_s, until_s=now_s, deadline_s=deadline)
-    columns = ask(subjects=subjects, series=names)
-    if _lacks(columns, subjects, names if series is not None else None):
+    columns = ask(**asked_for(components, series))
+    if _lacks(columns, components, series):
         # All of them, to name those that there are.
         columns = ask()
     _choose(columns, components, series, folder.name)
@@ -76,10 +74,16 @@ def command(
         talk(f"no history of {folder.name} in the last {_span(since)}; the first point comes two seconds after its start")
 
 
-def _lacks(columns: PastPoints, subjects: Sequence[str] | None, names: Sequence[str] | None) -> bool:
-    """Whether any of the wanted subjects or series has no points."""
-    found = {part for key in columns.series for part in key}
-    return not found.issuperset([*(subjects or ()), *(names or ())])
+def asked_for(components: Sequence[str], series: str | None) -> dict[str, list[str] | None]:
+    """Return the subjects and series to ask a master for: it packs no more than is shown. None: all."""
+    names = list(_SHOWN) if series is None else None if series == "all" else [one.strip() for one in series.split(",")]
+    return {"subjects": [f"component/{component}" for component in components] or None, "series": names}
+
+
+def _lacks(columns: PastPoints, components: Sequence[str], series: str | None) -> bool:
+    """Whether a component or series that the user has named has no points."""
+    asked, found = asked_for(components, series), {part for key in columns.series for part in key}
+    return not found.issuperset([*(asked["subjects"] or ()), *((series is not None and asked["series"]) or ())])
 
 
 def _choose(columns: PastPoints, components: Sequence[str], series: str | None, name: str) -> None:

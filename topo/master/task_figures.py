@@ -82,7 +82,7 @@ def joined_levels(first: Mapping[str, float], second: Mapping[str, float]) -> di
 
 
 def known_gauges(gauges: Mapping[str, float]) -> dict[str, float]:
-    """Return the gauges whose value is known: NaN stands for one that is not, or not any more."""
+    """Return the gauges whose value is known: NaN stands for an unknown one."""
     return {name: value for name, value in gauges.items() if not math.isnan(value)}
 
 

@@ -171,7 +171,7 @@ class History:
 
     def record(self, at_ms: int, overview: Mapping[str, Any]) -> None:
         """Take the overview of the last second, at a moment of the wall clock. One before the last moment is dropped: the clock
-        has been set back. After MOST_DROPPED in a row the history begins anew: else it would stand still until then."""
+        has been set back. After MOST_DROPPED in a row the history begins again: else it would stand still until then."""
         self._dropped = self._dropped + 1 if at_ms < self._last_ms else 0
         if self._dropped > MOST_DROPPED:
             self._tiers, self._written_s, self._last_ms = [_Tier(*tier) for tier in TIERS], 0, 0
