@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+
 from tests.simulator.simulation import Simulation
 from topo import BasicBolt, Bolt, Spout, TopologyBuilder, WatermarkStrategy
 from topo.api.topology import Topology

@@ -23,7 +23,12 @@ def found_in(build: Callable[..., None], **settings: Any) -> list[FindingRow]:
 @pytest.mark.parametrize(
     ("build", "settings", "expected", "texts"),
     [
-        (slow_cases.bottleneck, {}, [("bottleneck", "score")], ["holds back parse and numbers", "topo rebalance case -e score=4"]),
+        (
+            slow_cases.bottleneck,
+            {},
+            [("bottleneck", "score")],
+            ["holds back parse and numbers", "topo rebalance case -e score=4"],
+        ),
         (slow_cases.hot_key, {}, [("hot key", "count")], ["count[2] works", "one key has most", "partial_key_grouping"]),
         (
             slow_cases.messages_held,

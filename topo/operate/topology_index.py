@@ -50,7 +50,7 @@ def current_status(folder: TopologyFolder, deadline_s: float, verb: str = "statu
 
 
 def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
-    """Return the row of a topology in `topo list`: LOST without a master, STARTING before it has an address, STALLED when mute."""
+    """Return the row of a topology in `topo list`: LOST without a master, STARTING without an address, STALLED when mute."""
     try:
         return row_of(current_status(folder, deadline_s, "overview"))
     except AnswerTimeout as error:

@@ -107,9 +107,7 @@ def test_no_rows_are_none(app: Any, tmp_path: Path) -> None:
     assert json.loads(ask(app, "/api/t/words/dead-letters?number=0", OURS)[2]) == {"dead_letters": [], "total": 1}
 
 
-@pytest.mark.parametrize(
-    ("within", "shown"), [("30s", "30s"), ("30d", "720h"), (1234567.5, "342h56m7.5s"), (0.25, "250ms")]
-)
+@pytest.mark.parametrize(("within", "shown"), [("30s", "30s"), ("30d", "720h"), (1234567.5, "342h56m7.5s"), (0.25, "250ms")])
 def test_the_time_of_a_drain_is_one_that_the_command_takes(app: Any, within: str | float, shown: str) -> None:
     body = json.dumps({"within": within}).encode()
     answer = json.loads(ask(app, "/api/t/words/actions/drain?command=1", ACTING, "POST", body)[2])
@@ -122,7 +120,8 @@ def test_a_state_folder_that_was_removed_is_reported(app: Any, tmp_path: Path) -
     status, _, body = ask(app, "/api/topologies", OURS)
     assert status == 500 and "cannot list" in json.loads(body)["error"]
     assert "cannot list" in json.loads(ask(app, "/api/t/words/errors", OURS)[2])["error"]
-    answers = converse(app, {"host": HOST, "origin": f"http://{HOST}"}, json.dumps({"token": TOKENS.operator}), '{"look": "list"}')
+    headers = {"host": HOST, "origin": f"http://{HOST}"}
+    answers = converse(app, headers, json.dumps({"token": TOKENS.operator}), '{"look": "list"}')
     assert "cannot list" in json.loads(answers[2]["text"])["error"]
 
 
