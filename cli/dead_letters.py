@@ -89,14 +89,14 @@ def replay(
     Options that choose dead letters are combined. Not with delivery=exactly_once.
     """
     from topo.master_process.client import Client
-    from topo_cli.letter_files import chosen
+    from topo_cli.letter_files import chosen, replayed
     from topo_cli.output import print_json, talk
 
     if not any((ids, where, component, cause, everything)):
         raise click.UsageError("choose dead letters: --ids, --where, --component, --cause or --all")
     client = Client(name, home)
     numbers = chosen(client.folder, ids, where, component, cause)
-    answer = client.request("replay", deadline, numbers=numbers, dry_run=dry_run)
+    answer = replayed(client.request, numbers, deadline, dry_run=dry_run)
     if as_json:
         print_json({"topology": name, "dry_run": dry_run, **answer})
         return

@@ -1,8 +1,9 @@
-"""The choice among the dead letters of a topology."""
+"""The choice among the dead letters of a topology, and the request to emit them again."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -10,6 +11,8 @@ import click
 from topo.operate.dead_letter_rows import dead_letter_rows
 from topo.storage.state_folder import TopologyFolder
 
+MOST_AT_ONCE = 100_000
+"""Numbers in one message to the master, which accepts 1 MiB."""
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -34,6 +37,21 @@ def chosen(folder: TopologyFolder, ids: str | None, where: str | None, component
     # Numbers without a dead letter go along: the master refuses them.
     unknown = sorted(number for number in wanted or () if not 1 <= number <= last)
     return [row["id"] for row in rows] + unknown
+
+
+def replayed(ask: Callable[..., dict[str, Any]], numbers: list[int], deadline_s: float, *, dry_run: bool) -> dict[str, Any]:
+    """Have dead letters emitted again, in as many requests as it takes; return the answers as one.
+
+    Args:
+        ask: as `Client.request`.
+    """
+    answer: dict[str, Any] = {"asked": [], "known": {}, "refused": {}}
+    for begin in range(0, len(numbers) or 1, MOST_AT_ONCE):
+        found = ask("replay", deadline_s, numbers=numbers[begin : begin + MOST_AT_ONCE], dry_run=dry_run)
+        answer["asked"] += found["asked"]
+        answer["known"] |= found["known"]
+        answer["refused"] |= found["refused"]
+    return answer
 
 
 def _meeting(folder: TopologyFolder, rows: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:
