@@ -42,7 +42,7 @@ def show(name: str, number: int, home: Path, as_json: bool) -> None:
     from topo_cli.output import print_json, talk
 
     folder = find_topology(name, home)
-    rows = dead_letter_rows(folder)
+    rows = list(dead_letter_rows(folder))
     if as_json:
         print_json(rows)
         return

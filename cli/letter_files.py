@@ -23,7 +23,7 @@ def chosen(folder: TopologyFolder, ids: str | None, where: str | None, component
         UsageError: `ids` cannot be read.
         UserError: `where` is no condition, or reads a field that no stream of the dead letters has.
     """
-    rows = dead_letter_rows(folder)
+    rows = list(dead_letter_rows(folder))
     last = len(rows)
     wanted = None if ids is None else _numbers(ids, last)
     if wanted is not None:

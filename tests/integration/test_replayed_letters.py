@@ -62,7 +62,7 @@ def test_a_letter_is_emitted_again_once_however_often_one_asks(scene: Scene) -> 
     # Not mended yet: it fails again, and its row has the cause.
     assert replay(running, [1]) == {"asked": [1], "known": {}, "refused": {}}
     eventually(all_are(running, [1], "failed"))
-    assert "no rate for 7" in dead_letter_rows(running.folder)[0]["replay"]["why"]
+    assert "no rate for 7" in next(dead_letter_rows(running.folder))["replay"]["why"]
     assert replay(running, [1], dry_run=True)["asked"] == [1]
     assert states(running)[0] == "failed"
     scene.touch("mended")

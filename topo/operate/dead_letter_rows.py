@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from topo.dead_letters.replays import latest_replays
-from topo.storage.state_folder import TopologyFolder, read_json_lines
+from topo.storage.state_folder import TopologyFolder, json_lines
 
 _SHOWN = ("at_ms", "state", "why")
 
 
-def dead_letter_rows(folder: TopologyFolder) -> list[dict[str, Any]]:
-    """Return the rows of dead letters, oldest first, each with its `id` and its last `replay`: when, state, why; or None."""
-    replays = latest_replays(read_json_lines(folder.replays))
-    found = []
-    for number, row in enumerate(read_json_lines(folder.dead_letters), 1):
+def dead_letter_rows(folder: TopologyFolder) -> Iterator[dict[str, Any]]:
+    """Yield the rows of dead letters, oldest first, each with its `id` and its last `replay`: when, state, why; or None."""
+    replays = latest_replays(json_lines(folder.replays))
+    for number, row in enumerate(json_lines(folder.dead_letters), 1):
         replay = replays.get(number)
         shown = {name: value for name, value in row.items() if name != "packed"}
-        found.append({"id": number, **shown, "replay": replay and {name: replay[name] for name in _SHOWN}})
-    return found
+        yield {"id": number, **shown, "replay": replay and {name: replay[name] for name in _SHOWN}}

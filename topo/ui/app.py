@@ -105,7 +105,8 @@ class _Page:
 
     def _about(self, role: Role) -> dict[str, Any]:
         is_viewer = self.read_only or role is Role.VIEWER
-        return {"type": "hello", "version": __version__, "home": str(self.home), "read_only": is_viewer, "now_ms": _now_ms()}
+        about = {"type": "hello", "version": __version__, "home": str(self.home), "read_only": is_viewer}
+        return about | {"now_ms": int(time.time() * 1000)}
 
     async def index(self, request: Request) -> Response:
         return Response(self.assets.index, media_type="text/html", headers={"cache-control": "no-cache"})
@@ -147,7 +148,7 @@ class _Page:
         return await topology.alone(lambda: READ[what](topology.folder, query), str(query) if what == "history" else "")
 
     async def _list(self) -> dict[str, Any]:
-        return {"type": "list", "at_ms": _now_ms(), "topologies": await self.live.rows()}
+        return {"type": "list", "at_ms": int(time.time() * 1000), "topologies": await self.live.rows()}
 
     async def _order(self, request: Request) -> dict[str, Any]:
         """Return the body of a request that changes something. Raises _Refusal."""
@@ -296,7 +297,3 @@ def make_app(home: Path, tokens: Tokens, names: Names, *, read_only: bool = Fals
     routes.append(Route("/api/t/{name}/observations/{observation}", page.unobserve, methods=["DELETE"]))
     routes.append(WebSocketRoute("/api/live", page.socket))
     return Guard(Starlette(routes=routes, exception_handlers={TopoError: _refused}), names, shown.policy)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,8 +37,11 @@ def errors(folder: TopologyFolder, query: UrlQuery) -> Any:
 
 
 def dead_letters(folder: TopologyFolder, query: UrlQuery) -> Any:
-    rows = [row for row in dead_letter_rows(folder) if query.get("component", "") in ("", row.get("component"))]
-    return {"dead_letters": rows[-number(query, "number", 100, 1000) or len(rows) :], "total": len(rows)}
+    wanted, latest, total = query.get("component", ""), deque[Any](maxlen=number(query, "number", 100, 1000)), 0
+    rows = (row for row in dead_letter_rows(folder) if wanted in ("", row.get("component")))
+    for total, row in enumerate(rows, 1):
+        latest.append(row)
+    return {"dead_letters": list(latest), "total": total}
 
 
 def logs(folder: TopologyFolder, query: UrlQuery) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from topo.errors import UserError
 from topo.operate.log_files import moment
 from topo.storage.state_folder import StateFolder
 from topo.ui.live import SHARED_S, LiveHome, LiveTopology
-from topo.ui.reading import logs
+from topo.ui.reading import dead_letters, logs
 
 
 class Files:
@@ -99,3 +100,17 @@ def test_lines_that_are_written_late_in_the_same_moment_are_in_the_next_answer(t
     assert sorted(row["message"] for row in again["rows"]) == ["first", "late", "second"]
     later = moment(-5.0)
     assert logs(folder, {"after": later}) == {"rows": [], "next": later}
+
+
+def test_only_the_shown_of_many_dead_letters_are_kept(tmp_path: Path) -> None:
+    folder, many = StateFolder(tmp_path).create("words"), 5_000
+    row = json.dumps({"component": "lines", "values": ["x" * 1000]})
+    folder.dead_letters.write_text(f"{row}\n" * many)
+    tracemalloc.start()
+    try:
+        found = dead_letters(folder, {"number": "10"})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found["total"], [one["id"] for one in found["dead_letters"]]) == (many, list(range(many - 9, many + 1)))
+    assert peak < 1_000_000
