@@ -88,10 +88,8 @@ def is_gone(path: Path) -> bool:
     """Whether a path certainly does not exist; False when that cannot be checked for the moment."""
     try:
         os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
 
 
@@ -325,7 +323,7 @@ class TopologyLock:
         status = os.fstat(descriptor)
         self._identity = status.st_dev, status.st_ino
         try:
-            _take(descriptor, sleep)
+            take_lock(descriptor, sleep)
             # The lock of a removed folder excludes no process from the folder that has taken its place.
             self.check()
             os.ftruncate(descriptor, 0)
@@ -361,7 +359,8 @@ class TopologyLock:
             self.release()
 
 
-def _take(descriptor: int, sleep: Callable[[float], None]) -> None:
+def take_lock(descriptor: int, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Take a lock, though a look at it may hold it for a moment. Raises BlockingIOError when another process has it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

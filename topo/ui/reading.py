@@ -39,8 +39,9 @@ def errors(folder: TopologyFolder, query: UrlQuery) -> Any:
 def dead_letters(folder: TopologyFolder, query: UrlQuery) -> Any:
     wanted, latest, total = query.get("component", ""), deque[Any](maxlen=number(query, "number", 100, 1000)), 0
     rows = (row for row in dead_letter_rows(folder) if wanted in ("", row.get("component")))
-    for total, row in enumerate(rows, 1):
+    for row in rows:
         latest.append(row)
+        total += 1
     return {"dead_letters": list(latest), "total": total}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from topo.errors import UserError
 from topo.extras import EXTRAS, pip_install
 from topo.storage.files import open_private
-from topo.storage.state_folder import StateFolder
+from topo.storage.state_folder import StateFolder, take_lock
 from topo.ui.access import HomeRecord
 from topo.ui.listening import Listening
 
@@ -45,7 +45,7 @@ def serve(
     lock = open_private(home / "ui.lock", os.O_RDWR)
     try:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_lock(lock)
         except BlockingIOError:
             raise UserError(f"the page of {home} is served already; `topo ui --print` prints where") from None
         ports = [PORT] if listening.behind_proxy else [*_last_port(home), PORT, 0]

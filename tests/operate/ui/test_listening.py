@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -242,3 +246,15 @@ def test_a_state_folder_that_cannot_be_written_is_the_environments_fault(tmp_pat
     (tmp_path / "ui.log").mkdir()
     with pytest.raises(TopoEnvironmentError, match=r"cannot open .*ui\.log: Is a directory"):
         PageProcess.start(tmp_path, attached=False)
+
+
+def test_a_look_at_whether_it_is_served_keeps_no_server_from_beginning(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="needs the extra ui")
+    look = os.open(tmp_path / "ui.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(look, fcntl.LOCK_SH)
+    ended = threading.Timer(0.01, os.close, (look,))
+    ended.start()
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(UserError, match="cannot listen on"):
+        # The port is taken, so that it goes no further.
+        serve(tmp_path, other.getsockname()[1], print)
+    ended.join()
