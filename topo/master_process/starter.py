@@ -65,6 +65,7 @@ class WorkerStarter:
             write_atomically(spec_path(self._job.folder, worker, incarnation), msgspec.json.encode(spec))
             self._launcher.start(worker, incarnation, spec)
         except TopoEnvironmentError as error:
+            self.take_marker(worker, incarnation)
             return LaunchFailed(worker, incarnation, str(error))
         return WorkerLaunched(worker, incarnation)
 

@@ -202,6 +202,24 @@ def test_a_master_whose_folder_was_replaced_writes_nothing_into_the_other(locked
     assert len(files) == 6 and {file.read_text() for file in files} == {"the other run's"}
 
 
+class Failing(NoLauncher):
+    """Cannot make processes."""
+
+    def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
+        raise TopoEnvironmentError("Resource temporarily unavailable")
+
+
+def test_a_worker_that_could_not_be_launched_leaves_no_start_file(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "home").create("small")
+    submitted = submission(folder, small_plan(transport="tcp"), reference=str(tmp_path / "small.py"), foreground=True)
+    shell = MasterShell(Job(folder, submitted), Failing())
+    launched = shell.loop._workers.start(WorkerId(1), Incarnation(7), term=1)
+    assert isinstance(launched, LaunchFailed) and "unavailable" in launched.why
+    # It has the secret key of the worker, whose public one is on the list of those who may connect.
+    assert list(folder.workers.iterdir()) == []
+    shell.link.close()
+
+
 def test_a_folder_that_cannot_be_looked_at_for_the_moment_is_not_lost(
     locked: tuple[MasterShell, TopologyFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
