@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from topo.api.topology import Topology, TopologySource
 from topo.config import current_names
-from topo.errors import NotFoundError, TopologyError
+from topo.errors import NotFoundError, TopoEnvironmentError, TopologyError
 from topo.launch.cores import usable_cores
 from topo.launch.leftovers import end_leftovers, sweep_sockets
 from topo.launch.request import RunRequest
@@ -185,8 +185,8 @@ def _run_before(folder: TopologyFolder, submitted: SubmittedTopology, request: R
 def _has_run_and_ended(folder: TopologyFolder) -> bool:
     """Whether the last run came to an end, rather than losing its master or never beginning. True when that cannot be read."""
     try:
-        return folder.summary.exists() and bool(json.loads(folder.summary.read_bytes())["tasks"])
-    except (OSError, ValueError):
+        return bool((folder.last_summary() or {}).get("tasks"))
+    except TopoEnvironmentError:
         return True
 
 

@@ -74,3 +74,12 @@ def test_a_submission_on_this_machine_packs_many_tasks_and_later_masters_plan_al
     replace(job.submitted, cores=1 + usable_cores() * 8).save(job.folder)
     moved = len(stored_job(job.folder).plan.workers)
     assert moved == (most + 21 if given == "auto" else expected), "it goes by the cores of the submission, not by these"
+
+
+@pytest.mark.parametrize("summary", ["{", "[]", "{}"])
+def test_a_damaged_summary_of_the_last_run_keeps_nothing_from_being_submitted(tmp_path: Path, summary: str) -> None:
+    home, file = tmp_path / "home", tmp_path / "flow.py"
+    file.write_text(TOPOLOGY.format(home=str(home), is_removed=False, then="pass"))
+    request = RunRequest(topology=str(file), home=home)
+    new_job(request).folder.summary.write_text(summary)
+    assert new_job(request).submitted.name == "flow"
