@@ -120,9 +120,6 @@ def _point(kind: str, attributes: dict[str, str], figure: Any, since: int, now: 
     )  # fmt: skip
 
 
-# -- traces --------------------------------------------------------------------------------------------------------------
-
-
 def push_traces(url: str, topology: str, term: int, traces: Traces, chosen: Sequence[Trace]) -> int:
     """Push messages as traces; return how many spans there were.
 

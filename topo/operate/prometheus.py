@@ -87,9 +87,6 @@ class TopologyCollector:
             yield made
 
 
-# -- HTTP ----------------------------------------------------------------------------------------------------------------
-
-
 class MetricsServer(ThreadingTCPServer):
     """Answers scrapes, each in a thread: `serve_forever`, until `shutdown`, then `server_close`.
 

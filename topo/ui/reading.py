@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from topo.storage.submitted import SubmittedTopology
 
 UrlQuery = Mapping[str, str]
 _DEADLINE_S = 2.0
+_MOST_VALUES = 2000
 
 
 def past(folder: TopologyFolder, query: UrlQuery) -> Any:
@@ -42,6 +44,9 @@ def dead_letters(folder: TopologyFolder, query: UrlQuery) -> Any:
     for row in rows:
         latest.append(row)
         total += 1
+    for row in latest:
+        if len(text := json.dumps(row.get("values"))) > _MOST_VALUES:
+            row["values"] = f"{text[:_MOST_VALUES]}… ({len(text):,} characters)"
     return {"dead_letters": list(latest), "total": total}
 
 

@@ -114,3 +114,12 @@ def test_only_the_shown_of_many_dead_letters_are_kept(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert (found["total"], [one["id"] for one in found["dead_letters"]]) == (many, list(range(many - 9, many + 1)))
     assert peak < 1_000_000
+
+
+def test_long_values_of_a_dead_letter_are_cut_for_a_browser(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    rows = [{"component": "lines", "values": values} for values in (["x" * 1_000_000, {"y": 1}], ["short"], "no values")]
+    folder.dead_letters.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    long, short, text = [row["values"] for row in dead_letters(folder, {})["dead_letters"]]
+    assert long.startswith('["xxx') and long.endswith("x… (1,000,014 characters)") and len(long) < 3_000
+    assert (short, text) == (["short"], "no values")
