@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ _LOOK_S = 0.05
 def place_of(folder: TopologyFolder, given: str = "") -> str:
     """Return where a savepoint goes: a path or URL that the user gives, else a new folder of the topology's own."""
     if given:
-        return given if "://" in given else str(Path(given).expanduser().absolute())
+        return given if "://" in given else str(Path(os.path.expanduser(given)).absolute())
     moment = time.time()
     return str(folder.savepoints / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(moment))}-{int(moment * 1000) % 1000:03}")
 

@@ -353,7 +353,7 @@ def open_files(url: str, *, makes_root: bool = True) -> Files:
         makes_root: as that of `LocalFiles`.
     """
     if "://" not in url:
-        return LocalFiles(Path(url).expanduser().absolute(), makes_root=makes_root)
+        return LocalFiles(Path(os.path.expanduser(url)).absolute(), makes_root=makes_root)
     if url.startswith("file://"):
         return LocalFiles(Path(url.removeprefix("file://")), makes_root=makes_root)
     return RemoteFiles(url.rstrip("/"))

@@ -43,7 +43,7 @@ class StateFolderLost(TopoEnvironmentError):
 def home_folder(environment: Mapping[str, str]) -> Path:
     """TOPO_HOME, else `topo` in the XDG state folder."""
     if home := environment.get("TOPO_HOME"):
-        return Path(home).expanduser().absolute()
+        return Path(os.path.expanduser(home)).absolute()
     state = environment.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "topo"
 

@@ -211,7 +211,7 @@ def find_file(reference: TopologyReference) -> Path:
         NotFoundError: there is none; carries near misses.
     """
     if reference.is_path:
-        path = Path(reference.target).expanduser().absolute()
+        path = Path(os.path.expanduser(reference.target)).absolute()
         if path.is_file():
             if path.suffix not in (".py", PICKLE):
                 raise NotFoundError(_NO_PYTHON.format(reference.target))

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
+from topo.launch.savepoints import place_of
+from topo.storage.files import open_files
 from topo.storage.state_folder import (
     StateFolder,
     StateFolderLost,
@@ -28,6 +30,7 @@ from topo.storage.state_folder import (
     rotate,
     write_atomically,
 )
+from topo.user_code.copy import find_file, parse_reference
 
 
 @contextlib.contextmanager
@@ -47,6 +50,15 @@ def test_the_home_is_topo_home_or_the_xdg_state_folder(tmp_path: Path) -> None:
     assert home_folder({"TOPO_HOME": str(tmp_path)}) == tmp_path
     assert home_folder({"XDG_STATE_HOME": "/state"}) == Path("/state/topo")
     assert home_folder({}) == Path.home() / ".local/state/topo"
+
+
+def test_the_home_of_a_user_that_there_is_not_is_a_name_like_any_other(tmp_path: Path) -> None:
+    assert home_folder({"TOPO_HOME": "~no-such-user/topo"}) == Path("~no-such-user/topo").absolute()
+    assert open_files("~no-such-user/save").url == str(Path("~no-such-user/save").absolute())
+    folder = StateFolder(tmp_path).create("counts")
+    assert place_of(folder, "~no-such-user/save") == str(Path("~no-such-user/save").absolute())
+    with pytest.raises(NotFoundError, match=r"there is no file ~no-such-user/counts\.py"):
+        find_file(parse_reference("~no-such-user/counts.py"))
 
 
 def test_everything_that_is_made_is_private(tmp_path: Path) -> None:
