@@ -13,7 +13,7 @@ from topo.storage.state_folder import TopologyFolder
 
 MOST_AT_ONCE = 100_000
 """Numbers in one message to the master, which accepts 1 MiB."""
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d{1,15})(?:-(\d+))?")
 
 
 def chosen(folder: TopologyFolder, ids: str | None, where: str | None, component: str | None, cause: str | None) -> list[int]:
@@ -80,7 +80,7 @@ def _numbers(text: str, last: int) -> set[int]:
     found: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
-        if match is None:
+        if match is None or (match[2] and int(match[2]) < int(match[1])):
             raise click.UsageError(f"--ids {text!r}: write numbers and ranges, such as 3,7,10-20")
         first = int(match[1])
         found.update(range(first, min(int(match[2]), max(last, first)) + 1) if match[2] else [first])

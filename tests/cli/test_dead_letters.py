@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import click
+import pytest
+
+from topo.storage.state_folder import TopologyFolder
 from topo.wire import control
-from topo_cli.letter_files import MOST_AT_ONCE, replayed
+from topo_cli.letter_files import MOST_AT_ONCE, chosen, replayed
 
 
 def test_many_dead_letters_are_asked_for_in_messages_that_a_master_accepts() -> None:
@@ -28,3 +33,9 @@ def test_no_dead_letters_are_asked_for_all_the_same() -> None:
     # The master may refuse any replay, such as with exactly_once.
     answer = replayed(lambda *_, **__: {"asked": [], "known": {}, "refused": {}}, [], 5.0, dry_run=False)
     assert answer == {"asked": [], "known": {}, "refused": {}}
+
+
+@pytest.mark.parametrize("ids", ["10-3", "1,9-8", "9" * 30])
+def test_ids_that_name_no_dead_letters_are_refused(tmp_path: Path, ids: str) -> None:
+    with pytest.raises(click.UsageError, match="write numbers and ranges"):
+        chosen(TopologyFolder(tmp_path), ids, None, None, None)
