@@ -69,7 +69,9 @@ def exit_of(error: BaseException) -> int:
 
     if not isinstance(error, TopoError) or isinstance(error, TopoInternalError):
         raise error
-    _say(lambda: click.echo(f"Error: {error}", err=True))
+    from topo_cli.output import printable
+
+    _say(lambda: click.echo(printable(f"Error: {error}"), err=True))
     if isinstance(error, Unreachable):
         return Exit.UNREACHABLE
     if isinstance(error, AnswerTimeout):
@@ -77,7 +79,7 @@ def exit_of(error: BaseException) -> int:
     if isinstance(error, UserError):
         trace = getattr(error, "traceback", "")
         if trace:
-            _say(lambda: click.echo(trace.rstrip(), err=True))
+            _say(lambda: click.echo(printable(trace.rstrip()), err=True))
         return Exit.USAGE
     return Exit.FAILED
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _UNBOUND_WIDTH = 10_000
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """Return a text whose control characters, but tabs and ends of lines, are written as in Python: they command a terminal."""
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -26,7 +33,12 @@ def make_console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdecimal() else _UNBOUND_WIDTH
     # rich would take FORCE_COLOR as a terminal; pipes and files get plain text.
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, force_terminal=stream.isatty())
+    console = Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, force_terminal=stream.isatty())
+    if not stderr:
+        from topo_cli.control_characters import PrintableHook
+
+        console.push_render_hook(PrintableHook())
+    return console
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
@@ -43,7 +55,7 @@ def print_json(value: Any) -> None:
 
 def talk(line: str) -> None:
     """Print a line about progress to stderr: stdout is for data."""
-    click.echo(line, err=True)
+    click.echo(printable(line), err=True)
 
 
 def count(number: float) -> str:

@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from topo_cli.output import make_console, seconds, talk
+from topo_cli.output import make_console, printable, seconds, talk
 from topo_cli.status_view import components_table, headline, messages
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class LiveScreen(AbstractContextManager["LiveScreen"]):
     def report(self, lines: Sequence[str], style: str = "") -> None:
         """Print above the view."""
         if lines:
-            self._console.print(Text("\n".join(lines), style=style), soft_wrap=True)
+            self._console.print(Text(printable("\n".join(lines)), style=style), soft_wrap=True)
 
 
 class PlainScreen(AbstractContextManager["PlainScreen"]):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from topo_cli.output import count, percent, plural, rate, seconds
+from topo_cli.output import count, percent, plural, printable, rate, seconds
 from topo_cli.tables import TableColumn, fitted_table
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def headline(status: StatusReport) -> Text:
     if packing := status.get("packing"):
         line.append(f"\n{packing}")
     if status["reason"]:
-        line.append(f"\n{status['reason']}", style="yellow" if status["status"] == "DEGRADED" else "")
+        line.append(printable(f"\n{status['reason']}"), style="yellow" if status["status"] == "DEGRADED" else "")
     return line
 
 

@@ -76,11 +76,11 @@ def command(
 
 
 def _line(component: str, row: dict[str, Any]) -> str:
-    from topo_cli.output import clock_time
+    from topo_cli.output import clock_time, printable
 
     fields = "  ".join(f"{name}={_value(value)}" for name, value in row["fields"].items())
     stream = "" if row["stream"] == "default" else f" {row['stream']}"
-    return f"{clock_time(row['at_ms'])} {component}[{row['index']}]{stream}  {fields}"
+    return printable(f"{clock_time(row['at_ms'])} {component}[{row['index']}]{stream}  {fields}")
 
 
 def _value(value: Any) -> str:

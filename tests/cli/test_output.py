@@ -5,8 +5,9 @@ import json
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
-from topo_cli.output import ago, json_text, plural, rate, seconds
+from topo_cli.output import ago, json_text, make_console, plural, rate, seconds, talk
 from topo_cli.tables import TableColumn, fitted_table
 
 
@@ -31,6 +32,20 @@ def test_durations_have_three_digits_and_the_unit_that_fits(duration_s: float | 
 
 def test_rates_keep_a_digit_behind_the_point_only_when_small() -> None:
     assert [rate(0), rate(1.84), rate(1234.5)] == ["0", "1.8", "1,234"]
+
+
+def test_texts_of_user_code_cannot_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = "\x1b[31mred\x1b]0;title\x07\r\x9b2J\tnext\nline é"
+    console = make_console()
+    console.print(Text(bad, style="bold"))
+    console.print(
+        fitted_table(console, [bad], [TableColumn("why", lambda row: row, is_text=True), TableColumn("n", lambda _row: "1")])
+    )
+    talk(bad)
+    shown = capsys.readouterr()
+    for text in (shown.out, shown.err):
+        assert "\\x1b[31mred\\x1b]0;title" in text and "\\x9b2J" in text and "line é" in text
+        assert not set(text) & set("\x1b\x07\r\x9b")
 
 
 def test_numbers_that_json_does_not_have_are_null() -> None:
