@@ -119,6 +119,19 @@ def pack(value: Any, types: ExtTypes) -> bytes:
     return packed
 
 
+def pack_group(data: Any, types: ExtTypes) -> bytes:
+    """Return the state of a key group as bytes. Raises UnsupportedValueError as `pack` does, with the name of the state."""
+    try:
+        return pack(data, types)
+    except UnsupportedValueError:
+        for name, state in data.get("state", {}).items() if isinstance(data, dict) else ():
+            try:
+                pack(state, types)
+            except UnsupportedValueError as error:
+                raise UnsupportedValueError(str(error).replace("state", f"state {name!r}", 1)) from error
+        raise
+
+
 def unpack(packed: bytes, types: ExtTypes) -> Any:
     """Return what `pack` packed; every sequence in it is a tuple. Raises ValueError for anything else."""
     try:

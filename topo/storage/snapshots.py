@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from topo.checkpoint.alignment import Snapshot, StoredCallback, StoredPart
-from topo.checkpoint.encoding import ExtTypes, PartName, TaskSnapshot, encode_snapshot, pack, unpack
+from topo.checkpoint.encoding import ExtTypes, PartName, TaskSnapshot, encode_snapshot, pack, pack_group, unpack
 from topo.errors import TopoEnvironmentError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
@@ -108,7 +108,7 @@ class TaskSnapshots:
                 task=self._task,
                 index=spec.index,
                 parallelism=self._plan.component(spec.component).parallelism,
-                key_groups={group: pack(data, self._types) for group, data in snapshot.keyed().items()},
+                key_groups={group: pack_group(data, self._types) for group, data in snapshot.keyed().items()},
                 values=snapshot.values,
             ),
             self._plan.name,
