@@ -195,7 +195,8 @@ def _normal_moment(value: date | time | timedelta) -> msgpack.ExtType:
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             return msgpack.ExtType(_NAIVE_DATETIME, value.replace(tzinfo=None).isoformat().encode())
-        return msgpack.ExtType(_INSTANT, str((value - _EPOCH) // _MICROSECOND).encode())
+        # The two hours of a night when clocks are set back are equal keys, as their `fold` does not count.
+        return msgpack.ExtType(_INSTANT, str((value.replace(fold=0) - _EPOCH) // _MICROSECOND).encode())
     if isinstance(value, date):
         return msgpack.ExtType(_DATE, value.isoformat().encode())
     if isinstance(value, timedelta):

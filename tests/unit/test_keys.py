@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,7 @@ from topo.keys import (
     stable_hash,
 )
 
+BERLIN = ZoneInfo("Europe/Berlin")
 ATOMS = st.one_of(
     st.none(),
     st.booleans(),
@@ -95,6 +97,7 @@ def test_the_smallest_int_has_group_zero_and_no_group_is_negative() -> None:
         (("a", 1), ("a", 1.0), ("a", True)),
         (Decimal("0.1"), Decimal("0.10")),
         (datetime(2020, 1, 1, 12, tzinfo=UTC), datetime(2020, 1, 1, 13, tzinfo=timezone(timedelta(hours=1)))),
+        (datetime(2025, 10, 26, 2, 30, tzinfo=BERLIN), datetime(2025, 10, 26, 2, 30, fold=1, tzinfo=BERLIN)),
         (time(12, tzinfo=UTC), time(13, tzinfo=timezone(timedelta(hours=1)))),
     ],
 )
