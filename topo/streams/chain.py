@@ -228,7 +228,10 @@ class _Writer:
                 cls = self._named("class", get_origin(leaf.layout.record) or leaf.layout.record)
                 check = self._named("check", leaf.layout.class_check(leaf.label))
                 self.put(depth, f"if type({r}) is not {cls}: {check}({r})", leaf.label, leaf.site)
-            values += leaf.layout.packed(r, self._space)
+            try:
+                values += leaf.layout.packed(r, self._space)
+            except UserError as error:
+                raise UserError(f"{leaf.label}: {error}") from error
         if leaf.counted:
             values.append("1")
         row = f"({', '.join([*values, f'*{r}'] if leaf.spread else values)},)"

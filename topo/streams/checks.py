@@ -39,7 +39,7 @@ from topo.streams.graph import (
 from topo.streams.joins import CoProcess
 from topo.streams.naming import derived_ids
 from topo.streams.process import OUT_EMIT, KeyedDeclaration, KeyedMap, KeyedProcess, declared_state
-from topo.streams.records import layout_of
+from topo.streams.records import has_fields, layout_of
 from topo.streams.results import AT_END, EmitWhen, SideOutput
 from topo.streams.windows import TimeWindows
 
@@ -53,7 +53,7 @@ _CALLED_WITH = {
 _WINDOW_CALLS = {"reduce": (2, "so_far, record"), "top_n": (1, "record"), "process": (2, "key, window")}
 _METHODS = {"open": (), "close": (), "on_timer": ("timestamp", "context", "out")}
 _METHODS |= dict.fromkeys(("process", "process_left", "process_right"), ("record", "context", "out"))
-_VALUES = (str, bytes, int, float, list, dict, set)
+_VALUES = (str, bytes, int, float, list, tuple, dict, set)
 """An instance of these is no type, where one is wanted. (Types in quotes could not be resolved.)"""
 _NUMBERS = {
     "parallelism": "parallelism={!r} must be",
@@ -215,7 +215,7 @@ def _settings(node: Node) -> Iterator[str]:
         isinstance(fields, list | tuple) and all(isinstance(one, str) for one in fields)
     ):
         yield f"fields={fields!r} must be a tuple of names, such as ('at', 'url')"
-    if node.kind == "parse_json" and node.record is not None and isinstance(node.record, _VALUES):
+    if node.kind == "parse_json" and node.record is not None and _is_value(node.record):
         yield f"parse_json takes a type, such as Click; got {node.record!r:.60}"
     for tag in settings.get("sides") or ():
         if not isinstance(tag, SideOutput):
@@ -309,21 +309,35 @@ def _state(declared: KeyedDeclaration[Any]) -> Iterator[str]:
         yield "a state has no name; declare it on the class, as in total = KeyedValue(int)"
     types = [declared.of, *([declared.keys_of] if isinstance(declared, KeyedMap) else [])]
     for of in types:
-        if isinstance(of, _VALUES):
+        if _is_value(of):
             yield f"the state {declared.name!r} takes a type, such as int; got {of!r:.60}"
+        else:
+            yield from (f"the state {declared.name!r}: {problem}" for problem in _type(of, is_kept=True))
     yield from (f"the state {declared.name!r}: {problem}" for problem in _duration("ttl", declared.ttl, above_zero=True))
+
+
+def _type(record: Any, *, is_kept: bool) -> Iterator[str]:
+    """Refuse a type of records that could not be made again; `is_kept`: they are kept in state."""
+    try:
+        layout = layout_of(record)
+        if is_kept:
+            layout.packed("record", {})
+    except UserError as error:
+        yield str(error)
+
+
+def _is_value(given: Any) -> bool:
+    """Return whether something is a value where a type is wanted."""
+    return isinstance(given, _VALUES) or (not isinstance(given, type) and has_fields(type(given)))
 
 
 def _record(node: Node) -> Iterator[str]:
     for record in (node.record, *node.side_records.values()):
-        if isinstance(record, _VALUES):
+        if _is_value(record):
             if node.kind != "parse_json":
                 yield f"of={record!r:.60} must be a type, such as str"
             continue
-        try:
-            layout_of(record)
-        except UserError as error:
-            yield str(error)
+        yield from _type(record, is_kept=node.kind in RUNNING)
     if node.kind == "parse_json" and not node.settings["sides"] and node.record is None:
         yield "parse_json needs the type to read: parse_json(Click)"
 

@@ -23,6 +23,14 @@ def result_type(function: Any) -> Any:
         return None
 
 
+def first_type(function: Any) -> Any:
+    """Return the annotation of a function's first parameter; None where there is none."""
+    try:
+        return next((one.annotation for one in inspect.signature(function, eval_str=True).parameters.values()), None)
+    except (NameError, TypeError, ValueError):
+        return None
+
+
 def item_type(returned: Any) -> Any:
     """Return the type of the items of what `flat_map` was given; None where it is not known."""
     origin, arguments = get_origin(returned), get_args(returned)

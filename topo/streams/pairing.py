@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 from topo.errors import UserError
 from topo.streams.collecting import Collected, CollectSink
-from topo.streams.functions import generic, result_type
+from topo.streams.functions import first_type, generic, result_type
 from topo.streams.graph import MAIN, READER, SIDE, Graph, Node, calling_site
 from topo.streams.joins import (
     AsOfJoin,
@@ -80,6 +80,9 @@ class Drawn:
             mine = self._graph.name
             what = f"{kind} at {calling_site()}: streams of {mine!r} and {sorted(others)[0]!r}"
             raise UserError(f"{what}; draw them with one StreamBuilder")
+        if isinstance(record, TypeVar):
+            # A function such as `def same(record: T) -> T` returns what it is given.
+            record = self._record if first_type(function) is record else None
         return self._graph.add(Node(kind, inputs, calling_site(), name, function, record, settings, keyed))
 
     def _collected(self, name: str | None) -> list[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -28,6 +28,8 @@ SCALARS: frozenset[type] = frozenset({str, int, float, bool, type(None), *_AS_TH
 """Types of values that arrive as they were sent."""
 _CHANGED = (list, bytearray, str, int, float, bytes, tuple, dict, set, frozenset)
 """Of subclasses of these the value is carried and the class is not; a list arrives as a tuple."""
+_OF_PARTS = (Union, types.UnionType, tuple, dict, set, frozenset, Collection, Sequence, Mapping, MutableMapping, Set, MutableSet)
+"""Origins of types whose values arrive as they were where their parts do."""
 VALUE = "value"
 KEY = "key"
 """Name of the field that holds the key."""
@@ -59,7 +61,13 @@ class Layout:
         Args:
             record: the expression of the record.
             space: takes the names that the expressions use.
+
+        Raises:
+            UserError: a value is of a class that could not be made again.
         """
+        for kind in filter(None, self.kinds):
+            for cls in _lost_in(kind):
+                raise UserError(f"values of {kind} cannot be made again on arrival: {_loss_of(cls)}")
         values = [f"{record}.{attribute}" for attribute in self.attributes] or [record]
         space |= {"to_plain": _to_plain, "open_list": _open_list}
         calls = ["" if kind is None else "open_list" if _is_open(kind) else "to_plain" for kind in self.kinds]
@@ -202,6 +210,8 @@ def layout_of(record: Any) -> Layout:
     """
     if record in (None, Any, object, tuple):
         return UNKNOWN
+    if hasattr(record, "__supertype__"):
+        return layout_of(record.__supertype__)
     if (found := _fields_of(record)) is not None:
         names, kinds, by_name = found
         shown = tuple(f"{KEY}_" if name == KEY else name for name in names)
@@ -276,9 +286,9 @@ def _substituted(kind: Any, given: dict[Any, Any]) -> Any:
 def _changes(kind: Any) -> bool:
     """Return whether a value of this type arrives as something else, unless it is converted."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _changes(arguments[0])
-    if origin in (Union, types.UnionType, tuple, dict, set, frozenset):
+    if origin is Annotated or hasattr(kind, "__supertype__"):
+        return _changes(arguments[0] if arguments else kind.__supertype__)
+    if origin in _OF_PARTS:
         return any(_changes(one) for one in arguments if one is not ...)
     if origin is Literal or kind in SCALARS or kind is Any or kind is None:
         return False
@@ -287,7 +297,30 @@ def _changes(kind: Any) -> bool:
         return False
     if cls in (tuple, dict, set, frozenset):
         return False
-    return issubclass(cls, (Enum, *_CHANGED)) or has_fields(cls)
+    return issubclass(cls, (Enum, *_CHANGED)) or has_fields(cls) or cls is MutableSequence
+
+
+def _lost_in(kind: Any) -> Iterator[type]:
+    """Return the classes in a type of which no value could be made of the plain one: those derived from `dict`, `str` and the like."""
+    waiting: list[Any] = [msgspec.inspect.type_info(kind)]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, msgspec.inspect.CustomType):
+            cls = get_origin(one.cls) or one.cls
+            if isinstance(cls, type) and issubclass(cls, _CHANGED):
+                yield cls
+        held = [getattr(one, name) for name in one.__struct_fields__]
+        parts = [part for some in held for part in (some if isinstance(some, tuple) else (some,))]
+        waiting += [part for part in parts if isinstance(part, msgspec.inspect.Type | msgspec.inspect.Field)]
+
+
+def _loss_of(cls: type) -> str:
+    base = next(base.__name__ for base in cls.__mro__ if base in _CHANGED)
+    return f"{cls.__name__} arrives as {base}; make a {base} of it"
 
 
 def _is_open(kind: Any) -> bool:
@@ -348,6 +381,8 @@ def check_unknown(place: str, *, of_state: bool = False) -> Callable[[Any], Any]
                 check(key)
                 check(value)
         elif cls not in admitted:
+            if issubclass(cls, _CHANGED) and cls not in _CHANGED and not has_fields(cls) and not issubclass(cls, Enum):
+                raise UserError(f"{place} {'keeps' if of_state else 'gives'} a {cls.__name__}, and {_loss_of(cls)}")
             if has_fields(cls) or issubclass(cls, (Enum, *_CHANGED)):
                 shown = "list[...]" if cls is list else cls.__name__
                 where = "keeps" if of_state else "gives"

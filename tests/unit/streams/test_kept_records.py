@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NewType, TypeVar
 
 import msgspec
 import pytest
@@ -44,6 +45,52 @@ class DataPoint:
 class NamedPoint(NamedTuple):
     tags: list[str]
     x: int
+
+
+T = TypeVar("T")
+Tags = NewType("Tags", list[int])
+
+
+def same(record: T) -> T:
+    return record
+
+
+def tagged(record: list[int]) -> Tags:
+    return Tags(record)
+
+
+def by_name(record: list[int]) -> Mapping[str, list[int]]:
+    return {"a": record}
+
+
+def points(_record: list[int]) -> Sequence[Point]:
+    return [Point(1, ["a"])]
+
+
+@pytest.mark.parametrize(
+    ("function", "given"), [(same, [1]), (tagged, [1]), (by_name, {"a": [1]}), (points, [Point(1, ["a"])])]
+)
+def test_a_record_arrives_as_its_declared_type_however_that_is_spelled(function: Any, given: Any) -> None:
+    arrived: list[Any] = []
+    with StreamTest() as test:
+        source = test.source(int)
+        source.stream.map(lambda number: [number], of=list[int]).map(function).rebalance(parallelism=1).to(arrived.append)
+        source.send(1)
+    assert arrived == [given]
+
+
+def test_a_record_of_a_type_that_no_parameter_tells_is_checked() -> None:
+    held: list[Any] = [[1]]
+
+    def first(_number: int) -> T:
+        return held[0]  # type: ignore[no-any-return]
+
+    with StreamTest(attempts=1) as test:
+        source = test.source(int)
+        source.stream.map(first).rebalance(parallelism=1).to(print)
+        source.send(1)
+        (error,) = test.errors()
+    assert "gives a list, and its type is not known here" in error.message
 
 
 @pytest.mark.parametrize("now", [Point, Swapped, Longer, DataPoint, NamedPoint])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -159,6 +160,14 @@ class WrongState(Pass):
     number = KeyedValue(5)  # type: ignore[arg-type]
 
 
+class Computed(NamedTuple):
+    words: Counter[str]
+
+
+class StateOfCounters(Pass):
+    number = KeyedValue(Computed)
+
+
 class WrongTtl(Pass):
     number = KeyedValue(int, ttl="soon")
 
@@ -266,6 +275,18 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "aggregate": (lambda flow: windowed(flow).aggregate(agg.count).to(print), ["window at", "call it: agg.count(...)"]),
     "into": (lambda flow: windowed(flow).aggregate(agg.count(), into=pow).to(print), ["into calls its function with 1"]),
     "state": (lambda flow: words(flow).key_by(str).process(WrongState()).to(print), ["the state 'number' takes a type"]),
+    "state that could not be restored": (
+        lambda flow: words(flow).key_by(str).process(StateOfCounters()).to(print),
+        ["process at", "the state 'number': values of collections.Counter[str] cannot", "Counter arrives as dict; make a dict of it"],
+    ),
+    "a result that could not be restored": (
+        lambda flow: words(flow).key_by(str).fold(Counter(), max, of=Counter).to(print),
+        ["fold at", "values of <class 'collections.Counter'> cannot be made again on arrival", "make a dict of it"],
+    ),
+    "a record that could not be made again": (
+        lambda flow: words(flow).map(Counter).rebalance(parallelism=2).to(print),
+        ["rebalance at", "values of <class 'collections.Counter'> cannot be made again on arrival"],
+    ),
     "ttl": (lambda flow: words(flow).key_by(str).process(WrongTtl()).to(print), ["the state 'number': ttl='soon'"]),
     "of": (lambda flow: words(flow).map(len, of=5).to(print), ["map at", "of=5 must be a type"]),
     "on_timeout": (lambda flow: words(flow).async_map(later, on_timeout=len).to(print), ["no effect without timeout="]),
