@@ -294,7 +294,11 @@ class _Writer:
         def put(depth: int, text: str) -> None:
             self.put(depth, text, step.label, step.site)
 
-        new, decode = self._fresh("r"), self._named("decode", msgspec.json.Decoder(step.record).decode)
+        try:
+            decoder: Any = msgspec.json.Decoder(step.record)
+        except Exception as error:
+            raise UserError(f"{step.label}: {step.record} cannot be read from JSON: {error}") from error
+        new, decode = self._fresh("r"), self._named("decode", decoder.decode)
         bad = next((then for output, then in step.then.items() if output != MAIN), None)
         inner = depth if bad is None else depth + 1
         if bad is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_origin
 
 from topo.api.async_io import RetryStrategy
 from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
@@ -19,7 +19,7 @@ from topo.streams import aggregates
 from topo.streams.aggregates import Aggregate
 from topo.streams.captured import own_function, rebound
 from topo.streams.chain import opener
-from topo.streams.functions import problem_of, result_type
+from topo.streams.functions import problem_of, result_type, signature_problem
 from topo.streams.graph import (
     KEYED,
     MAIN,
@@ -61,7 +61,9 @@ _NUMBERS = {
     "size": "batch({!r}) must have",
     "n": "top_n({!r}) must have",
 }
-_DURATIONS = ("before", "after", "within", "timeout", "lateness", "early")
+_DURATIONS = ("before", "after", "within", "timeout", "lateness", "early", "disorder", "idle")
+_NEEDED = ("before", "after", "lateness", "disorder")
+"""Durations that cannot be None."""
 _TIMER = "register_event_time_timer"
 _INSTEAD_OF_EVENT_TIME = {"window": ", or use clock='processing'", "interval_join": "", "join_table": ", or leave as_of=True out"}
 
@@ -147,7 +149,7 @@ def _function(node: Node) -> Iterator[str]:
         yield f"through takes a bolt; got {function!r:.60} ({type(function).__name__})"
     if node.kind == "from_spout" and not isinstance(function, Spout):
         yield f"from_spout takes a spout, an instance; got {function!r:.60} ({type(function).__name__})"
-    if node.kind == "only" and not callable(function):
+    if node.kind == "only" and (not callable(function) or get_origin(function) is not None):
         yield f"only takes a class or a type guard; got {function!r:.60}"
     if node.kind == "async_map":
         yield from _async_function(node)
@@ -196,6 +198,8 @@ def _async_function(node: Node) -> Iterator[str]:
     own = own_function(function)
     if own is None or not inspect.iscoroutinefunction(own):
         yield f"async_map takes an async def; got {function!r:.60}. Give it to map, or call it by asyncio.to_thread"
+    elif (problem := signature_problem(function, "async_map", 1, "record")) is not None:
+        yield problem
 
 
 def _settings(node: Node) -> Iterator[str]:
@@ -208,8 +212,8 @@ def _settings(node: Node) -> Iterator[str]:
         if name in settings and (type(value := settings[name]) is not int or value < 1):
             yield f"{words.format(value)} a whole number, 1 or more"
     for name in _DURATIONS:
-        is_needed = name in settings and (name in ("before", "after") or node.kind == "batch")
-        yield from _duration(name, settings.get(name), is_needed=is_needed, above_zero=name in ("within", "early"))
+        is_needed = name in settings and (name in _NEEDED or node.kind == "batch")
+        yield from _duration(name, settings.get(name), is_needed=is_needed, above_zero=name in ("within", "early", "idle"))
     fields = settings.get("fields") or ()
     if node.kind in ("sink", "through") and not (
         isinstance(fields, list | tuple) and all(isinstance(one, str) for one in fields)
@@ -243,6 +247,10 @@ def _settings(node: Node) -> Iterator[str]:
         yield from _window_kind(settings)
         if settings["result"] == "aggregate":
             yield from _aggregates(settings["parts"], node.function)
+        for part in settings.get("parts", ()):
+            own = type(part).__module__ == aggregates.__name__
+            if own and (problem := problem_of(part.of, "an aggregate", 1, "record")) is not None:
+                yield problem
 
 
 def _window_kind(settings: Mapping[str, Any]) -> Iterator[str]:

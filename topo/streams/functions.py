@@ -61,6 +61,11 @@ def problem_of(function: Any, method: str, arguments: int, what: str) -> str | N
         return f"{method} was given a generator function, which would not run; give it to flat_map"
     if method == "flat_map" and own is not None and result_type(function) is str:
         return "flat_map was given a function that returns str, which would become its characters; return a list"
+    return signature_problem(function, method, arguments, what)
+
+
+def signature_problem(function: Any, method: str, arguments: int, what: str) -> str | None:
+    """Return the mistake of a function that takes other arguments than it is called with. See `problem_of`."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

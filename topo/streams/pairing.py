@@ -81,7 +81,7 @@ class Drawn:
             what = f"{kind} at {calling_site()}: streams of {mine!r} and {sorted(others)[0]!r}"
             raise UserError(f"{what}; draw them with one StreamBuilder")
         if isinstance(record, TypeVar):
-            # A function such as `def same(record: T) -> T` returns what it is given.
+            # A function such as `def same(record: T) -> T` returns its argument.
             record = self._record if first_type(function) is record else None
         return self._graph.add(Node(kind, inputs, calling_site(), name, function, record, settings, keyed))
 

@@ -122,6 +122,10 @@ async def later(word: str) -> str:
     return word
 
 
+async def nothing() -> str:
+    return ""
+
+
 def generated(word: str) -> Any:
     yield word
 
@@ -286,6 +290,45 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "a record that could not be made again": (
         lambda flow: words(flow).map(Counter).rebalance(parallelism=2).to(print),
         ["rebalance at", "values of <class 'collections.Counter'> cannot be made again on arrival"],
+    ),
+    "disorder": (
+        lambda flow: words(flow).with_event_time(len, disorder="soon").to(print),
+        ["with_event_time at", "disorder='soon': 'soon' is not a duration"],
+    ),
+    "no disorder": (
+        lambda flow: words(flow).with_event_time(len, disorder=None).to(print),
+        ["with_event_time at", "disorder=None: None is not a duration"],
+    ),
+    "idle": (
+        lambda flow: words(flow).with_event_time(len, idle="0s").to(print),
+        ["with_event_time at", "idle='0s' must be above zero"],
+    ),
+    "no lateness": (
+        lambda flow: words(flow).with_event_time(len).key_by(str).window(Tumbling("1s"), lateness=None).count().to(print),
+        ["window at", "lateness=None: None is not a duration"],
+    ),
+    "no function of a sum": (lambda flow: windowed(flow).sum(None).to(print), ["window at", "takes a function of record; got None"]),
+    "parameters of an aggregate": (
+        lambda flow: windowed(flow).aggregate(agg.count(), agg.max_of(lambda: 1)).to(print),
+        ["window at", "an aggregate calls its function with 1 (record), but it takes ()"],
+    ),
+    "parameters of a call": (
+        lambda flow: words(flow).async_map(nothing).to(print),
+        ["async_map at", "async_map calls its function with 1 (record), but it takes ()"],
+    ),
+    "of with two types": (lambda flow: words(flow).map(len, of=(int, str)).to(print), ["map at", "must be a type, such as str"]),
+    "of with a record": (lambda flow: words(flow).map(len, of=Order(1)).to(print), ["map at", "of=Order(id=1) must be a type"]),
+    "parse_json with a record": (
+        lambda flow: words(flow).parse_json(Order(1)).to(print),
+        ["parse_json at", "takes a type, such as Click; got Order(id=1)"],
+    ),
+    "parse_json of an unknown type": (
+        lambda flow: words(flow).parse_json(object()).to(print),
+        ["parse_json at", "cannot be read from JSON"],
+    ),
+    "only with parameters": (
+        lambda flow: words(flow).only(list[int]).to(print),
+        ["only takes a class or a type guard; got list[int]"],
     ),
     "ttl": (lambda flow: words(flow).key_by(str).process(WrongTtl()).to(print), ["the state 'number': ttl='soon'"]),
     "of": (lambda flow: words(flow).map(len, of=5).to(print), ["map at", "of=5 must be a type"]),
