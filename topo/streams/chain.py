@@ -70,6 +70,7 @@ class Leaf:
         with_record: False where the reader takes the key alone.
         counted: the row is a key and 1, so that the rows of a slice can be added up.
         spread: the record is a sequence of the row's values.
+        merged: its type is not known because streams of several types were merged.
     """
 
     label: str
@@ -80,6 +81,7 @@ class Leaf:
     with_record: bool = True
     spread: bool = False
     counted: bool = False
+    merged: bool = False
 
 
 @dataclass(eq=False)
@@ -222,7 +224,7 @@ class _Writer:
         values = [k] if leaf.keyed else []
         if leaf.with_record and not leaf.spread:
             if leaf.layout.record is None:
-                check = self._named("check", check_unknown(leaf.label))
+                check = self._named("check", check_unknown(leaf.label, merged=leaf.merged))
                 self.put(depth, f"if type({r}) is not str and type({r}) not in SCALARS: {check}({r})", leaf.label, leaf.site)
             elif leaf.layout.attributes:
                 cls = self._named("class", get_origin(leaf.layout.record) or leaf.layout.record)

@@ -31,6 +31,12 @@ def first_type(function: Any) -> Any:
         return None
 
 
+def guarded_type(guard: Any) -> Any:
+    """Return the type that a type guard is annotated with; None where there is none."""
+    arguments = get_args(result_type(guard))
+    return arguments[0] if arguments else None
+
+
 def item_type(returned: Any) -> Any:
     """Return the type of the items of what `flat_map` was given; None where it is not known."""
     origin, arguments = get_origin(returned), get_args(returned)

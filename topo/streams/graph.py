@@ -36,6 +36,9 @@ KEYED = RUNNING | PROCESSES | {"window"}
 """Operators with state by key: records of a key meet in one task."""
 STATEFUL = KEYED | {"enrich", "batch"}
 """Operators with state."""
+_SAME_RECORDS = frozenset({
+    "filter", "only", "branch", "tap", "with_event_time", "merge", "key_by", "gather", "values", "rebalance", "dedupe",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,15 @@ def keyed_by(node: Node) -> Node:
     while node.kind not in ("key_by", "gather"):
         node = node.inputs[0][0]
     return node
+
+
+def merges_types(node: Node) -> bool:
+    """Return whether the type of an operator's records is not known because a merge takes streams of several types."""
+    while node.kind in _SAME_RECORDS:
+        if node.kind == "merge" and any(source.record_of(output) is not None for source, output in node.inputs):
+            return True
+        node = node.inputs[0][0]
+    return False
 
 
 Readers = Mapping[tuple[int, str], list[Node]]

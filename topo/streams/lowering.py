@@ -38,6 +38,7 @@ from topo.streams.graph import (
     Graph,
     Node,
     keyed_by,
+    merges_types,
     readers_of,
 )
 from topo.streams.naming import component_ids, identity, state_types
@@ -387,7 +388,8 @@ class Lowering:
         fields = reader.settings.get("fields")
         layout = replace(UNKNOWN, fields=tuple(fields)) if fields else layout_of(source.record_of(output))
         with_record = reader.kind != "count"
-        return Leaf(str(reader), reader.site, "", layout, keyed, with_record, bool(fields), self._is_counted(reader))
+        counted, merged = self._is_counted(reader), merges_types(source)
+        return Leaf(str(reader), reader.site, "", layout, keyed, with_record, bool(fields), counted, merged)
 
     def _is_counted(self, node: Node) -> bool:
         """Return whether the rows that an operator reads may be added up on their way to it.

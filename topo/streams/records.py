@@ -33,6 +33,7 @@ _OF_PARTS = (Union, types.UnionType, tuple, dict, set, frozenset, Collection, Se
 VALUE = "value"
 KEY = "key"
 """Name of the field that holds the key."""
+_MERGED = "streams of several types are merged: make one type of them before, as by map(..., of=...)"
 
 _to_plain = partial(msgspec.to_builtins, builtin_types=_AS_THEY_ARE)
 
@@ -359,12 +360,13 @@ def _from_plain(value: Any, kind: Any) -> Any:
     return msgspec.convert(value, kind, builtin_types=_AS_THEY_ARE)
 
 
-def check_unknown(place: str, *, of_state: bool = False) -> Callable[[Any], Any]:
+def check_unknown(place: str, *, of_state: bool = False, merged: bool = False) -> Callable[[Any], Any]:
     """Return the check of records whose type is not known where they leave their task: it returns the record, or raises.
 
     Args:
         place: of the operator, for the error.
         of_state: the records are kept in state. Then the parts of dicts and sets are checked, too.
+        merged: they are of merged streams of several types.
 
     Raises:
         UserError: the record would arrive as something else.
@@ -388,7 +390,8 @@ def check_unknown(place: str, *, of_state: bool = False) -> Callable[[Any], Any]
                 where = "keeps" if of_state else "gives"
                 what = f"{place} {where} a {cls.__name__}, and its type is not known here, so it would not arrive as one"
                 fix = f"of={shown}" + (", or of=dict[str, list[int]] for one within a dict" if of_state else "")
-                raise UserError(f"{what}; declare it: {fix}, or annotate the return type of the function")
+                fix = f"declare it: {fix}, or annotate the return type of the function"
+                raise UserError(f"{what}; {_MERGED if merged else fix}")
             admitted.add(cls)
         return record
 

@@ -12,7 +12,7 @@ from topo.api.operator_bolts import OperatorBolt
 from topo.api.windows import CountWindows
 from topo.streams.aggregates import Aggregate, count, max_of, mean_of, min_of, sum_of
 from topo.streams.dedupe import first_of_key
-from topo.streams.functions import generic, item_type, result_type
+from topo.streams.functions import generic, guarded_type, item_type, result_type
 from topo.streams.graph import REST
 from topo.streams.joins import CoProcess
 from topo.streams.pairing import (
@@ -61,7 +61,8 @@ class Stream(DrawnStream, Generic[T_co]):
     def only(self, kind: Callable[[T_co], TypeGuard[S]], *, name: Name = None) -> Stream[S]: ...
     def only(self, kind: Any, *, name: Name = None) -> Stream[Any]:
         """Keep the records of a class, or those for which a type guard holds."""
-        return Stream(self._graph, self._add("only", kind, record=kind if isinstance(kind, type) else None, name=name))
+        record = kind if isinstance(kind, type) else guarded_type(kind) or self._record
+        return Stream(self._graph, self._add("only", kind, record=record, name=name))
 
     def branch(self, test: Callable[[T_co], object], *, name: Name = None) -> tuple[Stream[T_co], Stream[T_co]]:
         """Return two streams: the records for which the test holds, and the others. The test is called once for each record."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NewType, TypeVar
+from typing import Any, NamedTuple, NewType, TypeGuard, TypeVar
 
 import msgspec
 import pytest
@@ -77,6 +77,20 @@ def test_a_record_arrives_as_its_declared_type_however_that_is_spelled(function:
         source.stream.map(lambda number: [number], of=list[int]).map(function).rebalance(parallelism=1).to(arrived.append)
         source.send(1)
     assert arrived == [given]
+
+
+def is_point(record: object) -> TypeGuard[Point]:
+    return isinstance(record, Point)
+
+
+def test_a_type_guard_declares_the_type_of_the_records_that_it_keeps() -> None:
+    arrived: list[Any] = []
+    with StreamTest() as test:
+        source = test.source(int)
+        pairs = source.stream.flat_map(lambda number: [number, Point(number, [])], of=object)
+        pairs.only(is_point).rebalance(parallelism=1).to(arrived.append)
+        source.send(1)
+    assert arrived == [Point(1, [])]
 
 
 def test_a_record_of_a_type_that_no_parameter_tells_is_checked() -> None:

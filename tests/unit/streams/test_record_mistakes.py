@@ -42,6 +42,12 @@ AT_THE_RECORD: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], str, str]] 
         "UserError",
         "gives a Click, and its type is not known here, so it would not arrive as one; declare it: of=Click",
     ),
+    "a record of merged streams": (
+        lambda given: given.map(lambda word: Click(word, 1), of=Click).merge(given).filter(bool).rebalance(parallelism=1),
+        "UserError",
+        "gives a Click, and its type is not known here, so it would not arrive as one; streams of several types are merged: make "
+        "one type of them before, as by map(..., of=...)",
+    ),
 }
 
 
