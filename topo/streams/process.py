@@ -18,6 +18,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
 V = TypeVar("V")
+_ABSENT: Final = object()
 OUT_EMIT: Final = "use out.emit(...) and return None"
 
 
@@ -222,10 +223,13 @@ class _Converting:
             self.remove = handle.remove
 
     def get(self, *key: Any) -> Any:
-        found = self._handle.get(*key[:1])
+        if len(key) > 1:
+            found = self._handle.get(key[0], _ABSENT)
+            return key[1] if found is _ABSENT else self._unpack(found)
+        found = self._handle.get(*key)
         if self._is_list:
             return [self._unpack(one) for one in found]
-        return (key[1] if len(key) > 1 else None) if found is None else self._unpack(found)
+        return None if found is None else self._unpack(found)
 
     def set(self, value: Any) -> None:
         self._handle.set(self._pack(value))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from topo import UserError
-from topo.streams import KeyedProcess, KeyedValue, StreamContext, StreamOutput
+from topo.streams import KeyedMap, KeyedProcess, KeyedValue, StreamContext, StreamOutput
 from topo.streams.records import layout_of
 from topo.testing import StreamTest
 
@@ -139,3 +139,21 @@ def test_a_dict_in_state_keeps_its_tuples_and_refuses_a_list_that_would_become_o
         numbers.send(10)
         assert any("the state 'kept' of Keeps keeps a list" in error.message for error in test.errors())
         assert any("dict[str, list[int]]" in error.message for error in test.errors())
+
+
+class Defaults(KeyedProcess[int, int, tuple[Any, ...]]):
+    given = KeyedMap(str, int | None)  # type: ignore[arg-type]
+    points = KeyedMap(str, Point)
+
+    def process(self, record: int, context: StreamContext[int], out: StreamOutput[tuple[Any, ...]]) -> None:
+        self.given.put("none", None)
+        self.points.put("here", Point(1, []))
+        out.emit((self.given.get("none", 5), self.given.get("other", 5), self.points.get("here", None) is not None))
+
+
+def test_the_default_of_a_map_is_for_keys_that_are_not_in_it() -> None:
+    with StreamTest() as test:
+        source = test.source(int)
+        seen = test.collect(source.stream.key_by(lambda number: number).process(Defaults()).values())
+        source.send(1)
+        assert seen.all == [(None, 5, True)]
