@@ -35,13 +35,18 @@ class StreamInput(Generic[T]):
     """
 
     def __init__(self, test: StreamTest, name: str, of: type[T]) -> None:
-        self._test, self._name = test, name
+        self._test, self._name, self._has_ended = test, name, False
         layout = layout_of(of)
         self._pack, self._is_record = layout.packer(f"source {name!r}"), bool(layout.attributes)
         self.stream: Stream[T] = test.flow.from_spout(_TestSpout(layout.attributes or layout.fields), of=of, name=name)
 
     def send(self, *records: T, at: int | None = None) -> None:
-        """Emit records, with a timestamp (ms) if one is given, and let the program work until nothing is under way."""
+        """Emit records, with a timestamp (ms) if one is given, and let the program work until nothing is under way.
+
+        Raises:
+            UserError: the source has ended. So for `watermark` and `idle`.
+        """
+        self._check_open("send")
         for record in records:
             packed = self._pack(record)
             self._test._feed(self._name, packed if self._is_record else (packed,), at)
@@ -49,15 +54,23 @@ class StreamInput(Generic[T]):
 
     def watermark(self, timestamp: int) -> None:
         """Promise that no record with a timestamp <= `timestamp` follows. A `with_event_time` behind makes its own instead."""
+        self._check_open("watermark")
         self._mark(WATERMARK(timestamp))
 
     def idle(self) -> None:
         """Fall silent: no reader waits for watermarks of this source."""
+        self._check_open("idle")
         self._mark(IDLE)
 
     def end(self) -> None:
-        """End the input."""
-        self._mark(END)
+        """End the input; nothing happens when it has ended."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._mark(END)
+
+    def _check_open(self, call: str) -> None:
+        if self._has_ended:
+            raise UserError(f"{call} comes after the end of source {self._name!r}")
 
     def _mark(self, marker: Marker) -> None:
         self._test._script(self._name).entries.append(marker)

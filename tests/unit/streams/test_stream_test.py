@@ -145,3 +145,16 @@ def test_results_of_a_watermark_are_taken_however_long_ago_the_last_checkpoint_w
         test.advance(f"{second * 7}ms")
         numbers.watermark(second * 1_000 + 999)
         assert [(one.start, one.value) for one in seen.take()] == [(second * 1_000, 1)]
+
+
+def test_a_source_that_has_ended_refuses_what_follows_and_ends_once() -> None:
+    with StreamTest() as test:
+        source, other = test.source(int, "numbers"), test.source(int, "others")
+        seen = test.collect(source.stream.merge(other.stream))
+        source.end()
+        source.end()
+        for call in (lambda: source.send(1), lambda: source.watermark(1), source.idle):
+            with pytest.raises(UserError, match="comes after the end of source 'numbers'"):
+                call()
+        other.send(2)
+        assert seen.all == [2]
