@@ -391,7 +391,21 @@ class WindowResults(ProcessWindowFunction):
 
     def process(self, key: Any, elements: Sequence[Any], context: WindowContext, collector: WindowCollector) -> None:
         """Emit the result, or the results, of a window."""
-        start, end = self._bounds(context)
+        if self._rows is None:
+            bounds = context.window if isinstance(context.window, TimeWindow) else (0, 0)
+            self._emit(key, elements, bounds, context, collector)
+            return
+        size, slide = self._rows
+        fired = context.global_state.value("fired")
+        number = (fired.get() or 0) + 1
+        self._emit(key, elements, (max(0, number * slide - size), number * slide), context, collector)
+        # With `at_least_once` a call that raises is made again, and its changes of state stay.
+        fired.set(number)
+
+    def _emit(
+        self, key: Any, elements: Sequence[Any], bounds: tuple[int, int], context: WindowContext, collector: WindowCollector
+    ) -> None:
+        start, end = bounds
         if self._function is None:
             for value in elements:
                 self._run(key, Windowed(start, end, value), collector.emit)
@@ -404,14 +418,3 @@ class WindowResults(ProcessWindowFunction):
             raise UserError(f"the function of {self._chain.label} returned {results!r:.80}; return a list of records")
         for result in results:
             self._run(key, result, collector.emit)
-
-    def _bounds(self, context: WindowContext) -> tuple[int, int]:
-        """Return start and end of a window: in time, or by the numbers of its records."""
-        if isinstance(context.window, TimeWindow):
-            return context.window
-        if self._rows is None:
-            return (0, 0)
-        size, slide = self._rows
-        fired = context.global_state.value("fired")
-        fired.set((fired.get() or 0) + 1)
-        return (max(0, fired.get() * slide - size), fired.get() * slide)

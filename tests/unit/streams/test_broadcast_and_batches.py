@@ -11,7 +11,7 @@ import pytest
 
 from topo import TopologyError
 from topo.streams import Rows, Session, StreamBuilder, Tumbling, Windowed
-from topo.testing import StreamTest
+from topo.testing import StreamTest, TopologyTest
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -154,3 +154,21 @@ def test_the_result_at_the_end_of_a_window_takes_the_place_of_an_early_one() -> 
         words.send("a", at=2)
         test.advance("5s")
         assert seen.take() == [("a", 2)]
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_repeated_call_leaves_the_numbers_of_the_records_as_they_are(delivery: str) -> None:
+    calls: list[int] = []
+    seen: list[Any] = []
+
+    def pairs(_key: int, window: Windowed[Sequence[int]]) -> list[tuple[int, int, int]]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("the first call")
+        return [(window.start, window.end, sum(window.value))]
+
+    flow = StreamBuilder("program").config(delivery=delivery)
+    numbers = flow.from_iterable([1, 2, 3, 4]).key_by(lambda _number: 0)
+    numbers.window(Rows(2)).process(pairs).values().to(seen.append)
+    TopologyTest(flow).run()
+    assert seen == [(0, 2, 3), (2, 4, 7)]
