@@ -78,7 +78,8 @@ def in_columns(aggregate: AggregateFunction) -> bool:
         return all(map(in_columns, aggregate.parts))
     if type(aggregate) in (Sum, Min, Max, Mean):
         return isinstance(getattr(aggregate, "field", None), str | int)
-    return type(aggregate) is Count or type(aggregate).add_columns is not AggregateFunction.add_columns
+    # The argument may be no aggregate at all; `build` reports that.
+    return type(aggregate) is Count or getattr(type(aggregate), "add_columns", None) not in (None, AggregateFunction.add_columns)
 
 
 def _getter(field: Field) -> Callable[[Any], Any]:

@@ -49,6 +49,10 @@ class TimeEvictor(Struct, frozen=True):
     span_ms: int
     after: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.span_ms, int):
+            raise UserError(f"a TimeEvictor takes milliseconds; got {self.span_ms!r}: write TimeEvictor.of({self.span_ms!r})")
+
     @classmethod
     def of(cls, span: str | timedelta, *, after: bool = False) -> TimeEvictor:
         """Declare an evictor that keeps the last `span` of event time."""

@@ -194,6 +194,11 @@ class ProcessingTimeoutTrigger(Struct, frozen=True):
     resets_on_element: bool = False
     clears_on_timeout: bool = True
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.timeout_ms, int):
+            fix = f"write ProcessingTimeoutTrigger.of(..., {self.timeout_ms!r})"
+            raise UserError(f"a ProcessingTimeoutTrigger takes milliseconds; got {self.timeout_ms!r}: {fix}")
+
     @classmethod
     def of(
         cls, inner: TriggerLike, timeout: str | timedelta, *, resets_on_element: bool = False, clears_on_timeout: bool = True

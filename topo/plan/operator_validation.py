@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 
 from topo.api.batch_bolt import BatchBolt
@@ -119,6 +120,11 @@ def _names(fields: Sequence[str]) -> str:
 def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator[str]:
     if bolt.per_task and bolt.key:
         yield f"per_task=True does not go with a key ({_names(bolt.key)}); leave one of them out"
+    for name, given in (("aggregate", bolt.aggregate), ("process", bolt.process)):
+        if isinstance(given, type) or inspect.isroutine(given):
+            fix = f"{given.__name__}()" if isinstance(given, type) else "one of a ProcessWindowFunction"
+            yield f"{name}= takes an instance; got {given!r:.80}: give {fix}"
+            return
     if bolt.sources and (bolt.aggregate is not None or bolt.reduce is not None or bolt.late_stream is not None):
         yield "sources=True is for process= alone; leave out aggregate=, reduce= and late_stream="
     if hasattr(bolt.process, "outputs"):

@@ -10,7 +10,7 @@ from tests.unit.operators.rig import END
 from tests.unit.operators.window_rig import TEN, Scripted, Together, rig
 from topo.api import aggregates
 from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
-from topo.api.triggers import CountTrigger, TriggerResult
+from topo.api.triggers import CountTrigger, ProcessingTimeoutTrigger, TriggerResult
 from topo.api.windows import GlobalWindows, TimeWindow
 from topo.errors import UserError
 from topo.operators.windows.evictors import build_evictor
@@ -121,3 +121,10 @@ def test_a_users_own_evictor_sees_window_watermark_and_clock() -> None:
     r.element("k", "x", 1)
     r.watermark(9)
     assert evictor.seen == [([("x", 1)], TimeWindow(0, 10), 9, 4)]
+
+
+def test_a_duration_in_place_of_milliseconds_is_refused_with_the_call_that_takes_one() -> None:
+    with pytest.raises(UserError, match=r"write TimeEvictor.of\('5s'\)"):
+        TimeEvictor("5s")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"write ProcessingTimeoutTrigger.of\(..., '5s'\)"):
+        ProcessingTimeoutTrigger(CountTrigger(2), "5s")  # type: ignore[arg-type]
