@@ -107,7 +107,8 @@ class Lowering:
         self._ids = component_ids(graph.nodes)
         self._edges: dict[int, list[StreamEdge]] = {}
         self._cut_before: set[int] = set()
-        self._cut_after: set[int] = set()
+        self._behind: dict[int, Node] = {}
+        """What reads a `with_event_time` behind which a chain is cut, by its id: the rest of the chain."""
         self._copies: dict[tuple[str, int], Any] = {}
         self._builder = builder
         self._may_add_up = builder.settings.get("delivery") != "at_least_once"
@@ -130,7 +131,7 @@ class Lowering:
                 self._in_the_middle(node)
             elif node.kind == "sink":
                 self._bolt(node, node.function)
-            elif id(node) in self._edges and node.kind not in ("broadcast", READER):
+            elif node.kind == "with_event_time":
                 self._cut(node)
         readers = [node for node in self._nodes if node.kind == READER]
         aliases = {node.settings["id"]: [(edge.component, edge.stream) for edge in self._edges[id(node)]] for node in readers}
@@ -202,11 +203,14 @@ class Lowering:
         return name
 
     def _cut(self, node: Node) -> None:
-        """Place the operators behind a cut at `with_event_time` into a component of their own."""
-        edges = self._edges[id(node)]
-        starts = [(node, MAIN)] if id(node) in self._cut_after else list(node.inputs)[:1]
-        parallelism = max(edge.parallelism for edge in edges)
-        self._steps(node, self._ids[id(node)], edges, parallelism, starts, alone=id(node) not in self._cut_after)
+        """Place the operators of a chain that was cut before a `with_event_time`, behind it, or both, into their own components."""
+        name, before = self._ids[id(node)], self._edges.get(id(node), [])
+        if before:
+            self._steps(node, name, before, max(edge.parallelism for edge in before), node.inputs, alone=True)
+        behind = self._edges.get(id(self._behind.get(id(node))), [])
+        if behind:
+            name = f"{name}-steps" if before else name
+            self._steps(node, name, behind, max(edge.parallelism for edge in behind), [(node, MAIN)])
 
     def _steps(
         self,
@@ -374,9 +378,9 @@ class Lowering:
                 parts.append(leaf)
                 continue
             outputs = [output for id_, output in self._readers if id_ == id(reader)]
-            if id(reader) in self._cut_after:
+            if (behind := self._behind.get(id(reader))) is not None:
                 leaf = Leaf(str(reader), reader.site, "", layout_of(reader.record), keyed=False)
-                found.append((leaf, reader))
+                found.append((leaf, behind))
                 then: dict[str, list[ChainStep | Leaf]] = {MAIN: [leaf]}
             else:
                 then = {one: self._tree(reader, one, found) for one in outputs}
@@ -423,8 +427,9 @@ class Lowering:
             behind = path[path.index(clock) + 1 : -1] if clock in path else ()
             if clock in path and all(node.kind in _ONE_TO_ONE and node.kind != "with_event_time" for node in behind):
                 return clock, path[-1]
-        self._cut_after.add(id(clock))
-        return clock, clock
+        behind = self._behind.setdefault(id(clock), replace(clock))
+        self._ids[id(behind)] = self._ids[id(clock)]
+        return clock, behind
 
     def _paths(self, source: Node, output: str, above: tuple[Node, ...], only: Node | None) -> Iterator[tuple[Node, ...]]:
         """Return the operators on the way to each exchange, which comes last."""

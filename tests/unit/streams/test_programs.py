@@ -29,7 +29,7 @@ from topo.streams import (
     agg,
     every,
 )
-from topo.testing import CRASH, END, PAUSE, TopologyTest
+from topo.testing import CRASH, END, PAUSE, StreamTest, TopologyTest
 
 
 class Click(msgspec.Struct):
@@ -361,3 +361,29 @@ def test_objects_with_open_are_opened_once_in_each_task() -> None:
         flow.from_iterable([1]).map(Model()).to(out)
 
     assert results(draw) == [2]
+
+
+def test_event_time_is_cut_before_and_behind_where_a_part_of_a_source_needs_none() -> None:
+    with StreamTest() as test:
+        plain, split = test.source(int, "plain"), test.source(int, "split")
+        timed, others = split.stream.branch(lambda number: number < 100)
+        rest = test.collect(others)
+        both = plain.stream.merge(timed).with_event_time(lambda number: number).filter(lambda number: number != 3)
+        counts = test.collect(both.gather().window(Tumbling("5ms")).count().values())
+        for number in (1, 3, 4, 7):
+            plain.send(number)
+            split.send(number, number + 100)
+        plain.end()
+        split.end()
+        assert [tuple(window) for window in counts.all] == [(0, 5, 4), (5, 10, 2)]
+        assert rest.all == [101, 103, 104, 107]
+
+
+def test_a_branch_to_another_task_leaves_event_time_and_filters_to_the_other_half() -> None:
+    flow = StreamBuilder("program")
+    timed, others = flow.from_iterable([1, 2]).branch(lambda number: number == 1)
+    others.rebalance(parallelism=2).to(print)
+    timed.with_event_time(lambda number: number).filter(bool).gather().window(Tumbling("5ms")).count().to(print)
+    assert [spec.id for spec in flow.build().components] == [
+        "items", "items-steps", "rebalance", "event-time", "event-time-steps", "window",
+    ]  # fmt: skip
