@@ -15,6 +15,7 @@ from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.column_batch import ColumnBatch
 from topo.api.columns import ColumnBolt
+from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.metrics import MetricsSnapshot
 from topo.api.streams import DEFAULT_STREAM, SYSTEM_COMPONENT, TICK_STREAM, streams_of
@@ -156,6 +157,12 @@ def run_bolt(
         UnsupportedValueError: an input has a value that no spout or bolt could emit.
         Exception: whatever `prepare` and `cleanup` raise; with `on_error="crash"` also what `execute` raises.
     """
+    if isinstance(bolt, type) or (isinstance(bolt, Component) and not isinstance(bolt, AnyBolt)):
+        name = bolt.__name__ if isinstance(bolt, type) else type(bolt).__name__
+        fix = "a bolt with windows, timers or calls runs in an OperatorHarness"
+        if isinstance(bolt, type):
+            fix = f"give an instance, {name}(...)"
+        raise UserError(f"run_bolt takes a Bolt, BasicBolt, BatchBolt or ColumnBolt; got {name}: {fix}")
     config = TopologyConfig().with_settings({**current_names(bolt.component_settings), **current_names(settings)})
     known = {component: tuple(ids) for component, ids in (tasks or {}).items()}
     streams = {"bolt": {stream.name: stream.fields for stream in streams_of(bolt)}}

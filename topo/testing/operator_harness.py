@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 
 from topo.api.batch_bolt import BatchBolt
+from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
@@ -87,6 +88,10 @@ class OperatorHarness(OperatorResults):
         types: Iterable[CarriedType] = (),
         attempts: int = 1,
     ) -> None:
+        if isinstance(operator, type) and issubclass(operator, Component):
+            raise UserError(f"the class {operator.__name__} was given; give an instance, {operator.__name__}(...)")
+        if isinstance(operator, Component) and not isinstance(operator, OperatorBolt):
+            raise UserError(f"a {type(operator).__name__} runs without an operator; test it with run_bolt or a TopologyTest")
         self._again = copy.deepcopy(operator) if isinstance(operator, OperatorBolt) else operator
         self._options: dict[str, Any] = {
             "fields": dict(fields) if isinstance(fields, Mapping) else tuple(fields),

@@ -17,10 +17,13 @@ from topo import (
     Tuple,
     UnsupportedValueError,
     UserError,
+    WindowBolt,
+    aggregates,
     direct,
+    windows,
 )
 from topo.api.topology import CarriedType
-from topo.testing import TICK, EmittedTuple, run_bolt, tuple_of
+from topo.testing import TICK, EmittedTuple, OperatorHarness, run_bolt, tuple_of
 
 
 class Split(BasicBolt):
@@ -311,3 +314,20 @@ def test_an_input_that_cannot_be_one_is_refused_with_the_fix(item: Any, fields: 
 def test_an_input_that_nobody_could_emit_is_refused() -> None:
     with pytest.raises(UnsupportedValueError, match="component 'source'"):
         run_bolt(Split(), [tuple_of(line=object())])
+
+
+COUNTS = WindowBolt(key="word", window=windows.CountWindows.of(2), aggregate=aggregates.Count())
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (lambda: run_bolt(Split, []), r"got Split: give an instance, Split\(...\)"),  # type: ignore[arg-type]
+        (lambda: run_bolt(COUNTS, []), "got WindowBolt: a bolt with windows, timers or calls runs in an OperatorHarness"),  # type: ignore[arg-type]
+        (lambda: OperatorHarness(Split(), ("line",)), "a Split runs without an operator; test it with run_bolt"),  # type: ignore[arg-type]
+        (lambda: OperatorHarness(WindowBolt, ("line",)), "the class WindowBolt was given; give an instance"),
+    ],
+)
+def test_a_bolt_of_another_kind_is_refused_with_what_runs_it(run: Callable[[], object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run()
