@@ -50,8 +50,9 @@ class TimeEvictor(Struct, frozen=True):
     after: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.span_ms, int):
-            raise UserError(f"a TimeEvictor takes milliseconds; got {self.span_ms!r}: write TimeEvictor.of({self.span_ms!r})")
+        given: Any = self.span_ms
+        if not isinstance(given, int):
+            raise UserError(f"a TimeEvictor takes milliseconds; got {given!r}: write TimeEvictor.of({given!r})")
 
     @classmethod
     def of(cls, span: str | timedelta, *, after: bool = False) -> TimeEvictor:

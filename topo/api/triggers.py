@@ -195,9 +195,10 @@ class ProcessingTimeoutTrigger(Struct, frozen=True):
     clears_on_timeout: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.timeout_ms, int):
-            fix = f"write ProcessingTimeoutTrigger.of(..., {self.timeout_ms!r})"
-            raise UserError(f"a ProcessingTimeoutTrigger takes milliseconds; got {self.timeout_ms!r}: {fix}")
+        given: Any = self.timeout_ms
+        if not isinstance(given, int):
+            fix = f"write ProcessingTimeoutTrigger.of(..., {given!r})"
+            raise UserError(f"a ProcessingTimeoutTrigger takes milliseconds; got {given!r}: {fix}")
 
     @classmethod
     def of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
@@ -120,7 +121,8 @@ def _names(fields: Sequence[str]) -> str:
 def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator[str]:
     if bolt.per_task and bolt.key:
         yield f"per_task=True does not go with a key ({_names(bolt.key)}); leave one of them out"
-    for name, given in (("aggregate", bolt.aggregate), ("process", bolt.process)):
+    parts: dict[str, Any] = {"aggregate": bolt.aggregate, "process": bolt.process}
+    for name, given in parts.items():
         if isinstance(given, type) or inspect.isroutine(given):
             fix = f"{given.__name__}()" if isinstance(given, type) else "one of a ProcessWindowFunction"
             yield f"{name}= takes an instance; got {given!r:.80}: give {fix}"

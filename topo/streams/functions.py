@@ -32,7 +32,9 @@ def first_type(function: Any) -> Any:
 
 
 def guarded_type(guard: Any) -> Any:
-    """Return the type that a type guard is annotated with; None where there is none."""
+    """Return the type of the records that `only` keeps: a class itself, or that of a type guard; None where it is not known."""
+    if isinstance(guard, type):
+        return guard
     arguments = get_args(result_type(guard))
     return arguments[0] if arguments else None
 

@@ -203,7 +203,7 @@ class Lowering:
         return name
 
     def _cut(self, node: Node) -> None:
-        """Place the operators of a chain that was cut before a `with_event_time`, behind it, or both, into their own components."""
+        """Give the operators of a chain that was cut before a `with_event_time`, behind it, or both, their own components."""
         name, before = self._ids[id(node)], self._edges.get(id(node), [])
         if before:
             self._steps(node, name, before, max(edge.parallelism for edge in before), node.inputs, alone=True)
@@ -427,9 +427,9 @@ class Lowering:
             behind = path[path.index(clock) + 1 : -1] if clock in path else ()
             if clock in path and all(node.kind in _ONE_TO_ONE and node.kind != "with_event_time" for node in behind):
                 return clock, path[-1]
-        behind = self._behind.setdefault(id(clock), replace(clock))
-        self._ids[id(behind)] = self._ids[id(clock)]
-        return clock, behind
+        rest = self._behind.setdefault(id(clock), replace(clock))
+        self._ids[id(rest)] = self._ids[id(clock)]
+        return clock, rest
 
     def _paths(self, source: Node, output: str, above: tuple[Node, ...], only: Node | None) -> Iterator[tuple[Node, ...]]:
         """Return the operators on the way to each exchange, which comes last."""

@@ -302,7 +302,7 @@ def _changes(kind: Any) -> bool:
 
 
 def _lost_in(kind: Any) -> Iterator[type]:
-    """Return the classes in a type of which no value could be made of the plain one: those derived from `dict`, `str` and the like."""
+    """Return the classes in a type whose values could not be made of plain ones: those derived from `dict`, `str` and so on."""
     waiting: list[Any] = [msgspec.inspect.type_info(kind)]
     seen: set[int] = set()
     while waiting:

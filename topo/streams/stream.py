@@ -61,8 +61,7 @@ class Stream(DrawnStream, Generic[T_co]):
     def only(self, kind: Callable[[T_co], TypeGuard[S]], *, name: Name = None) -> Stream[S]: ...
     def only(self, kind: Any, *, name: Name = None) -> Stream[Any]:
         """Keep the records of a class, or those for which a type guard holds."""
-        record = kind if isinstance(kind, type) else guarded_type(kind) or self._record
-        return Stream(self._graph, self._add("only", kind, record=record, name=name))
+        return Stream(self._graph, self._add("only", kind, record=guarded_type(kind) or self._record, name=name))
 
     def branch(self, test: Callable[[T_co], object], *, name: Name = None) -> tuple[Stream[T_co], Stream[T_co]]:
         """Return two streams: the records for which the test holds, and the others. The test is called once for each record."""

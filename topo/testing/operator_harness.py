@@ -88,10 +88,11 @@ class OperatorHarness(OperatorResults):
         types: Iterable[CarriedType] = (),
         attempts: int = 1,
     ) -> None:
-        if isinstance(operator, type) and issubclass(operator, Component):
-            raise UserError(f"the class {operator.__name__} was given; give an instance, {operator.__name__}(...)")
-        if isinstance(operator, Component) and not isinstance(operator, OperatorBolt):
-            raise UserError(f"a {type(operator).__name__} runs without an operator; test it with run_bolt or a TopologyTest")
+        given: Any = operator
+        if isinstance(given, type) and issubclass(given, Component):
+            raise UserError(f"the class {given.__name__} was given; give an instance, {given.__name__}(...)")
+        if isinstance(given, Component) and not isinstance(given, OperatorBolt):
+            raise UserError(f"a {type(given).__name__} runs without an operator; test it with run_bolt or a TopologyTest")
         self._again = copy.deepcopy(operator) if isinstance(operator, OperatorBolt) else operator
         self._options: dict[str, Any] = {
             "fields": dict(fields) if isinstance(fields, Mapping) else tuple(fields),

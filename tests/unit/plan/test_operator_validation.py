@@ -163,7 +163,10 @@ def test_inputs_of_a_window_bolt_have_the_same_fields() -> None:
         (sums(allowed_lateness="-1s"), "allowed lateness is zero or more"),
         (sums(aggregate=aggregates.Count), "aggregate= takes an instance; got <class 'topo.api.aggregates.Count'>: give Count()"),
         (sums(aggregate=None, process=Give, outputs=("n",)), "process= takes an instance; got <class "),
-        (sums(aggregate=None, process=lambda key, rows, context, out: None, outputs=("n",)), "give one of a ProcessWindowFunction"),
+        (
+            sums(aggregate=None, process=lambda key, rows, context, out: None, outputs=("n",)),
+            "give one of a ProcessWindowFunction",
+        ),
     ],
 )
 def test_parts_that_do_not_go_together_are_refused(bolt: WindowBolt, expected: str) -> None:

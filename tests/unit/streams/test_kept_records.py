@@ -67,9 +67,7 @@ def points(_record: list[int]) -> Sequence[Point]:
     return [Point(1, ["a"])]
 
 
-@pytest.mark.parametrize(
-    ("function", "given"), [(same, [1]), (tagged, [1]), (by_name, {"a": [1]}), (points, [Point(1, ["a"])])]
-)
+@pytest.mark.parametrize(("function", "given"), [(same, [1]), (tagged, [1]), (by_name, {"a": [1]}), (points, [Point(1, ["a"])])])
 def test_a_record_arrives_as_its_declared_type_however_that_is_spelled(function: Any, given: Any) -> None:
     arrived: list[Any] = []
     with StreamTest() as test:

@@ -281,7 +281,7 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "state": (lambda flow: words(flow).key_by(str).process(WrongState()).to(print), ["the state 'number' takes a type"]),
     "state that could not be restored": (
         lambda flow: words(flow).key_by(str).process(StateOfCounters()).to(print),
-        ["process at", "the state 'number': values of collections.Counter[str] cannot", "Counter arrives as dict; make a dict of it"],
+        ["process at", "the state 'number': values of collections.Counter[str] cannot", "Counter arrives as dict; make a dict"],
     ),
     "a result that could not be restored": (
         lambda flow: words(flow).key_by(str).fold(Counter(), max, of=Counter).to(print),
@@ -307,7 +307,10 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
         lambda flow: words(flow).with_event_time(len).key_by(str).window(Tumbling("1s"), lateness=None).count().to(print),
         ["window at", "lateness=None: None is not a duration"],
     ),
-    "no function of a sum": (lambda flow: windowed(flow).sum(None).to(print), ["window at", "takes a function of record; got None"]),
+    "no function of a sum": (
+        lambda flow: windowed(flow).sum(None).to(print),
+        ["window at", "takes a function of record; got None"],
+    ),
     "parameters of an aggregate": (
         lambda flow: windowed(flow).aggregate(agg.count(), agg.max_of(lambda: 1)).to(print),
         ["window at", "an aggregate calls its function with 1 (record), but it takes ()"],
