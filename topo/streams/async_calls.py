@@ -6,12 +6,27 @@ from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any
 
-from topo.api.async_io import AsyncMode
+from topo.api.async_io import AsyncMode, ResultPredicate, RetryStrategy
 from topo.api.context import TaskContext
 from topo.api.operator_bolts import AsyncBolt
 from topo.api.tuples import Tuple
 from topo.streams.chain import opener
 from topo.streams.records import Layout
+
+
+class _RetryOfRecords(RetryStrategy):
+    """A user's strategy, whose predicate of results takes records, for the rows that they are here."""
+
+    def __init__(self, given: RetryStrategy, asks: ResultPredicate, record: Callable[[Any], Any]) -> None:
+        self._given = given
+        self.error_predicate = given.error_predicate
+        self.result_predicate = lambda rows: asks([record(row) for row in rows])
+
+    def can_retry(self, attempt: int) -> bool:
+        return self._given.can_retry(attempt)
+
+    def backoff_ms(self, attempt: int) -> int:
+        return self._given.backoff_ms(attempt)
 
 
 class AsyncCall(AsyncBolt):
@@ -29,7 +44,10 @@ class AsyncCall(AsyncBolt):
         self, function: Callable[[Any], Awaitable[Any]], layout: Layout, results: Layout, settings: Mapping[str, Any], place: str
     ) -> None:
         mode = AsyncMode.ORDERED if settings["ordered"] else AsyncMode.UNORDERED
-        super().__init__(mode, settings["capacity"], settings["timeout"], settings["retry"])
+        retry: RetryStrategy | None = settings["retry"]
+        if retry is not None and retry.result_predicate is not None:
+            retry = _RetryOfRecords(retry, retry.result_predicate, results.unpacker(0))
+        super().__init__(mode, settings["capacity"], settings["timeout"], retry)
         self.outputs = results.fields
         self._function, self._layout, self._results, self._place = function, layout, results, place
         self._on_timeout: Callable[[Any], Any] | None = settings["on_timeout"]

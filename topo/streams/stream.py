@@ -121,7 +121,7 @@ class Stream(DrawnStream, Generic[T_co]):
             capacity: how many calls a task has in flight at most.
             timeout: for one record with all its attempts; None for none.
             ordered: results in the order of the records; False: as they complete.
-            retry: when a call is made again, such as `ExponentialBackoffRetry(...)`.
+            retry: when a call is made again, such as `ExponentialBackoffRetry(...)`; its `if_result` gets `[result]`.
             on_timeout: returns the result of a record whose call took too long; without it the record fails.
         """
         settings: dict[str, Any] = {"capacity": capacity, "timeout": timeout, "ordered": ordered, "retry": retry}

@@ -92,3 +92,22 @@ def test_a_function_that_is_not_async_is_refused(function: Any, settings: dict[s
     with pytest.raises(TopologyError) as caught:
         flow.build()
     assert len(caught.value.problems) == 1 and problem in caught.value.problems[0]
+
+
+@pytest.mark.parametrize("of", [Place, None])
+def test_the_condition_of_a_retry_gets_the_result_as_the_function_returned_it(of: Any) -> None:
+    calls: list[int] = []
+    asked: list[Any] = []
+
+    async def call(click: Click) -> Any:
+        calls.append(click.at)
+        place = Place(click.user, ["ready"] if len(calls) == 3 else [])
+        return place if of is Place else len(place.tags)
+
+    def is_missing(found: Any) -> bool:
+        asked.append(found[0])
+        return not (found[0].tags if of is Place else found[0])
+
+    retry = FixedDelayRetry(5, "10ms", if_result=is_missing)
+    assert results(call, Click("ann", 1), retry=retry, of=of) == [Place("ann", ["ready"]) if of is Place else 1]
+    assert asked == ([Place("ann", []), Place("ann", []), Place("ann", ["ready"])] if of is Place else [0, 0, 1])
