@@ -1,24 +1,12 @@
-"""A hook of rich consoles: texts of user code, such as those of exceptions, cannot command the terminal."""
+"""Texts of user code, such as those of exceptions, as they can be shown on a terminal."""
 
 from __future__ import annotations
 
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
-from rich.segment import Segment
+import re
 
-from topo_cli.output import printable
-
-
-class PrintableHook(RenderHook):
-    """Writes control characters as in Python. Styles are segments of their own, and stay."""
-
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [_Printable(one) for one in renderables]
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-class _Printable:
-    def __init__(self, content: ConsoleRenderable) -> None:
-        self._content = content
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self._content, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+def printable(text: str) -> str:
+    """Return a text whose control characters, but tabs and ends of lines, are written as in Python: they command a terminal."""
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

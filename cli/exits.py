@@ -69,7 +69,7 @@ def exit_of(error: BaseException) -> int:
 
     if not isinstance(error, TopoError) or isinstance(error, TopoInternalError):
         raise error
-    from topo_cli.output import printable
+    from topo_cli.control_characters import printable
 
     _say(lambda: click.echo(printable(f"Error: {error}"), err=True))
     if isinstance(error, Unreachable):

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from topo_cli.control_characters import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 _UNBOUND_WIDTH = 10_000
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def printable(text: str) -> str:
-    """Return a text whose control characters, but tabs and ends of lines, are written as in Python: they command a terminal."""
-    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -35,7 +30,7 @@ def make_console(*, stderr: bool = False) -> Console:
     # rich would take FORCE_COLOR as a terminal; pipes and files get plain text.
     console = Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, force_terminal=stream.isatty())
     if not stderr:
-        from topo_cli.control_characters import PrintableHook
+        from topo_cli.printable_hook import PrintableHook
 
         console.push_render_hook(PrintableHook())
     return console

@@ -15,7 +15,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from topo_cli.output import make_console, printable, seconds, talk
+from topo_cli.control_characters import printable
+from topo_cli.output import make_console, seconds, talk
 from topo_cli.status_view import components_table, headline, messages
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from topo_cli.output import count, percent, plural, printable, rate, seconds
+from topo_cli.control_characters import printable
+from topo_cli.output import count, percent, plural, rate, seconds
 from topo_cli.tables import TableColumn, fitted_table
 
 if TYPE_CHECKING:

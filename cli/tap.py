@@ -76,7 +76,8 @@ def command(
 
 
 def _line(component: str, row: dict[str, Any]) -> str:
-    from topo_cli.output import clock_time, printable
+    from topo_cli.control_characters import printable
+    from topo_cli.output import clock_time
 
     fields = "  ".join(f"{name}={_value(value)}" for name, value in row["fields"].items())
     stream = "" if row["stream"] == "default" else f" {row['stream']}"
