@@ -57,6 +57,8 @@ def test_each_part_is_a_field_or_a_function_of_the_tuple() -> None:
 def test_the_size_counts_all_parts() -> None:
     _, size = maker(key="k", value="v", value_serializer="bytes", headers="h").record(tracked(k="ab", v=b"123", h={"n": "12"}))
     assert size == OVERHEAD + 2 + 3 + 1 + 2 + 10
+    _, size = maker(value="v", value_serializer="bytes", headers="h").record(tracked(v=b"123", h={"\N{SNOWMAN}": None}))
+    assert size == OVERHEAD + 3 + 3 + 10
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,8 @@ def test_the_time_is_the_tuples_own_or_that_of_a_field_or_of_sending(given: str 
         (tracked(n=1), {"headers": "n"}, "headers .* are a int"),
         (tracked(n=["ab"]), {"headers": "n"}, "give pairs of a name and a value"),
         (tracked(n={"a": 1}), {"headers": "n"}, "header 'a' .* is a int"),
+        (tracked(n={"a\ud800": "x"}), {"headers": "n", "value": lambda tup: 1}, "header 'a.ud800' .* is no name"),
+        (tracked(n={"a\0b": "x"}), {"headers": "n"}, "header 'a.x00b' .* is no name"),
         (tracked(n=1), {"topic": lambda tup: None}, "topic= has returned None"),
         (tracked(n=1), {"topic": lambda tup: tup["x"]}, "topic= has raised"),
         (tracked(n=object()), {}, "field 'n' .* has no form in JSON"),

@@ -22,6 +22,7 @@ OutgoingRecord = tuple[str, bytes | None, bytes | None, int, int, list[Header] |
 Encode = Callable[[Tuple], bytes | None]
 BY_KEY = -1
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_HEADER = re.compile("[^\0\ud800-\udfff]*")
 OVERHEAD = 128
 """More than what a batch with one record adds to its bytes."""
 
@@ -159,7 +160,7 @@ class RecordMaker:
         if not self._is_plain:
             if self._headers is not None:
                 headers = headers_of(self._headers(tup), tup.component)
-                size += sum(len(name) + len(data or b"") + 10 for name, data in headers)
+                size += sum(len(name.encode()) + len(data or b"") + 10 for name, data in headers)
             if self._partition is not None:
                 partition = _partition(self._partition(tup), tup.component)
             if self._topic_of is not None:
@@ -221,6 +222,9 @@ def headers_of(given: Any, component: str) -> list[Header]:
         if not isinstance(pair, Sequence) or isinstance(pair, str | bytes) or len(pair) != 2 or not isinstance(pair[0], str):
             raise UserError(f"headers of a tuple from {component!r} have {pair!r}; give pairs of a name and a value")
         name, value = pair
+        # The client ends the process at a surrogate, and the name at a character 0.
+        if not _HEADER.fullmatch(name):
+            raise UserError(f"header {name!r} of a tuple from {component!r} is no name; give Unicode without the character 0")
         if isinstance(value, str):
             value = value.encode()
         if value is not None and not isinstance(value, bytes):
