@@ -81,6 +81,7 @@ def test_the_time_is_the_tuples_own_or_that_of_a_field_or_of_sending(given: str 
         (tracked(n=["ab"]), {"headers": "n"}, "give pairs of a name and a value"),
         (tracked(n={"a": 1}), {"headers": "n"}, "header 'a' .* is a int"),
         (tracked(n={"a\ud800": "x"}), {"headers": "n", "value": lambda tup: 1}, "header 'a.ud800' .* is no name"),
+        (tracked(n=1 << 63), {"timestamp": "n"}, "the timestamp of a tuple from 'source' is 9223372036854775808"),
         (tracked(n={"a\0b": "x"}), {"headers": "n"}, "header 'a.x00b' .* is no name"),
         (tracked(n=1), {"topic": lambda tup: None}, "topic= has returned None"),
         (tracked(n=1), {"topic": lambda tup: tup["x"]}, "topic= has raised"),

@@ -244,7 +244,7 @@ def _partition(value: Any, component: str) -> int:
 
 
 def _moment(value: Any, tup: Tuple) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         raise UserError(
             f"the timestamp of a tuple from {tup.component!r} is {value!r}; Kafka has milliseconds since 1970, or take "
             "timestamp=None"
