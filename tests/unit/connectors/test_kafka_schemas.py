@@ -15,8 +15,10 @@ pytest.importorskip("confluent_kafka")
 from tests.connectors.registry_records import order_class
 from tests.unit.connectors.registry_stub import registry_of
 from tests.unit.connectors.test_kafka_records import Record
+from topo.api.context import TaskContext
 from topo.connectors.kafka import Avro, KafkaSink, KafkaSpout, Protobuf
 from topo.connectors.kafka.records import Bad, DecodedRows, RecordFormat, SchemaMissing
+from topo.connectors.kafka.schema_waits import SchemaWaits
 from topo.connectors.kafka.schemas import SchemaNeeded
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 
@@ -169,3 +171,17 @@ def test_a_message_with_required_fields_is_written() -> None:
     assert record.startswith(b"\x00\x00\x00\x00\x01") and record.endswith(
         part(name_part="a", is_extension=True).SerializeToString()
     )
+
+
+def test_a_schema_that_cannot_be_had_holds_up_no_partition_of_another() -> None:
+    now, errors = [0.0], list[BaseException]()
+    waits: SchemaWaits[str] = SchemaWaits(TaskContext("test", "spout", 1, clock=lambda: now[0]), errors.append)
+    ready = set[str]()
+    with registry_of({2: {"schema": '"string"'}}, missing=b'{"error_code": 404, "message": "of a proxy"}') as url:
+        decoder = Avro(url).decoder()
+        for number in (1, 2):
+            waits.add(f"orders-{number}", SchemaNeeded(decoder, bytes([0, 0, 0, 0, number]) + b"\x06ann"))
+        while "orders-2" not in ready and now[0] < 60:
+            ready.update(waits.ready())
+            now[0] += 5
+    assert "orders-2" in ready and "the schema registry is not reached" in str(errors[0])

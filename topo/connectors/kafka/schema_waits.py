@@ -43,5 +43,7 @@ class SchemaWaits(Generic[Reading]):
         if isinstance(answer, Exception):
             self._report(answer)
         if self._line.is_free:
-            self._line.ask(self._waiting[0][1].fetch, always_wakes=True)
+            # In turn: a schema that cannot be had holds up no other.
+            self._waiting.append(self._waiting.pop(0))
+            self._line.ask(self._waiting[-1][1].fetch, always_wakes=True)
         return ()
