@@ -26,7 +26,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_brokers_are_one_text_or_several() -> None:
     assert servers_of("a:1") == "a:1" and servers_of(("a:1", "b:2")) == "a:1,b:2"
-    for wrong in ("", (), (" ",), (1,)):
+    for wrong in ("", (), (" ",), (1,), None):
         with pytest.raises(ConfigError, match="bootstrap_servers="):
             servers_of(wrong)  # type: ignore[arg-type]
 
@@ -37,6 +37,14 @@ def test_a_setting_that_breaks_a_promise_is_refused_by_name_and_reason() -> None
     with pytest.raises(ConfigError, match="give it as bootstrap_servers="):
         checked_config("KafkaSink", {"bootstrap.servers": "b:1"}, {})
     assert checked_config("KafkaSpout", {"fetch.min.bytes": 10}, {}) == {"fetch.min.bytes": 10}
+
+
+@pytest.mark.parametrize("given", [{"socket.timeout.ms": "10s"}, {"socket.timeout.ms": None}, {"message.max.bytes": "2000 kB"}])
+def test_a_number_with_a_unit_is_refused_by_name(given: dict[str, Any]) -> None:
+    # The client would take "10s" for 10.
+    with pytest.raises(ConfigError, match=f"KafkaSink: config= has {next(iter(given))!r}: .*; it must be a number"):
+        checked_config("KafkaSink", given, {})
+    assert checked_config("KafkaSink", {"socket.timeout.ms": "10000"}, {})
 
 
 @pytest.mark.parametrize(

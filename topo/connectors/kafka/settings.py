@@ -20,6 +20,8 @@ REFUSED = {
 }
 """Settings that neither the spout nor the sink passes on, with the reason."""
 
+_NUMBERS = ("socket.timeout.ms", "message.max.bytes")
+"""Settings that topo reads as well."""
 _UNREACHABLE = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT"}
 _LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
@@ -45,7 +47,7 @@ def servers_of(bootstrap_servers: str | Sequence[str]) -> str:
     Raises:
         ConfigError: there are none.
     """
-    given = [bootstrap_servers] if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
+    given = [bootstrap_servers] if isinstance(bootstrap_servers, str) else list(bootstrap_servers or ())
     if any(not isinstance(one, str) for one in given) or not "".join(given).strip(" ,"):
         raise ConfigError(f"bootstrap_servers={bootstrap_servers!r} must name a broker, such as 'localhost:9092'")
     return ",".join(given)
@@ -60,7 +62,7 @@ def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, s
         refused: further names that `user` does not take, with the reason.
 
     Raises:
-        ConfigError: one would break a promise.
+        ConfigError: one would break a promise, or is no number.
     """
     reasons = {**REFUSED, **refused}
     for name in config:
@@ -68,6 +70,8 @@ def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, s
             raise ConfigError(f"{user}: config= has the name {name!r}; names of settings are text")
         if name in reasons:
             raise ConfigError(f"{user}: config= must not have {name!r}: {reasons[name]}")
+        if name in _NUMBERS and not str(config[name]).replace(".", "", 1).isdecimal():
+            raise ConfigError(f"{user}: config= has {name!r}: {config[name]!r}; it must be a number")
     return dict(config)
 
 
