@@ -112,6 +112,16 @@ def test_event_time_is_that_of_the_record_or_of_a_field_or_none() -> None:
     assert decoded(records, timestamp=None)[0].timestamps is None
     (bad,) = decoded([Record(0, b'{"at": "x"}')], fields=("at",), timestamp="at")
     assert isinstance(bad, Bad) and "must be an int" in str(bad.error)
+    (row, bad) = decoded([Record(0, b'{"at": -5}'), Record(1, b'{"at": 9223372036854775808}')], fields=("at",), timestamp="at")
+    assert row.timestamps == [-5] and isinstance(bad, Bad) and "64 bits" in str(bad.error)
+
+
+def test_a_tombstone_is_a_row_without_event_time_where_a_field_has_it() -> None:
+    records = [Record(0, b'{"at": 5}'), Record(1, None), Record(2, b'{"at": null}')]
+    first, second, bad = decoded(records, fields=("at",), metadata=("key",), timestamp="at")
+    assert first == DecodedRows([(5, b"k")], [0], [5]) and second == DecodedRows([(None, b"k")], [1], None)
+    assert isinstance(bad, Bad) and bad.offset == 2
+    assert decoded(records[1:2], metadata=("offset",), timestamp="offset")[0].timestamps == [1]
 
 
 def test_records_without_a_time_are_rows_without_one() -> None:

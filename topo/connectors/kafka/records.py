@@ -13,7 +13,6 @@ from topo.errors import ConfigError
 
 METADATA = ("key", "topic", "partition", "offset", "timestamp", "headers")
 """What can be appended to a row."""
-NO_TIME = -1
 
 
 class KafkaRecord(Protocol):
@@ -142,16 +141,22 @@ class RecordFormat:
             beside = zip(*[map(column, messages) for column in self._columns], strict=True)
             rows = [row + more for row, more in zip(rows, beside, strict=True)]
         offsets = list(map(_offset, messages))
-        if not self._is_stamped:
+        stamps: list[int | None]
+        if self._is_stamped:
+            kinds, times = zip(*map(_timestamp, messages), strict=True)
+            if all(kinds) and min(times) >= 0:
+                return [DecodedRows(rows, offsets, list(times))]
+            stamps = list(map(_time_or_none, messages))
+        elif self._time_field is None:
+            return [DecodedRows(rows, offsets, None)]
+        else:
             place = self._time_field
-            return [DecodedRows(rows, offsets, None if place is None else [_checked_time(row[place]) for row in rows])]
-        kinds, times = zip(*map(_timestamp, messages), strict=True)
-        if all(kinds) and min(times) >= 0:
-            return [DecodedRows(rows, offsets, list(times))]
-        stamps = list(map(_milliseconds, messages))
-        # Records of very old producers have no time.
+            stamps = [_checked_time(row[place], value) for row, value in zip(rows, values, strict=True)]
+            if None not in stamps:
+                return [DecodedRows(rows, offsets, stamps)]  # type: ignore[arg-type]
+        # Records of very old producers have no time, nor have tombstones where a field has it.
         return [
-            DecodedRows([row], [offset], None if stamp == NO_TIME else [stamp])
+            DecodedRows([row], [offset], None if stamp is None else [stamp])
             for row, offset, stamp in zip(rows, offsets, stamps, strict=True)
         ]
 
@@ -177,23 +182,21 @@ def _key_of(message: KafkaRecord, decode: Deserialize) -> Any:
     return None if key is None else decode(key)
 
 
-def _milliseconds(message: KafkaRecord) -> int:
-    kind, milliseconds = message.timestamp()
-    return milliseconds if kind and milliseconds >= 0 else NO_TIME
-
-
 def _time_or_none(message: KafkaRecord) -> int | None:
-    return None if (stamp := _milliseconds(message)) == NO_TIME else stamp
+    kind, milliseconds = message.timestamp()
+    return milliseconds if kind and milliseconds >= 0 else None
 
 
 def _headers(message: KafkaRecord) -> list[tuple[str, Any]]:
     return list(message.headers() or ())
 
 
-def _checked_time(value: Any) -> int:
-    if type(value) is not int:
-        raise ValueError(f"the event time is {value!r}; it must be an int, milliseconds since 1970")
-    return value
+def _checked_time(given: Any, value: bytes | None) -> int | None:
+    if given is None and value is None:
+        return None
+    if type(given) is not int or not -(1 << 63) < given < 1 << 63:
+        raise ValueError(f"the event time is {given!r}; it must be an int of 64 bits, milliseconds since 1970")
+    return given
 
 
 _offset, _timestamp = methodcaller("offset"), methodcaller("timestamp")
