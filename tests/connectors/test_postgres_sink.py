@@ -374,6 +374,21 @@ def test_staged_rows_of_another_type_are_refused(table: Table) -> None:
         started(table.sink(["a"]))
 
 
+def test_a_user_that_may_create_nothing_writes_where_the_tables_were_made_for_it(table: Table) -> None:
+    table.run("create table T (a int)")
+    started(table.sink(["a"]))
+    rights = "grant select, insert, update, delete on"
+    table.run(f"create role {table.name} login; {rights} T to {table.name}; {rights} T__staged, T__committed to {table.name}")
+    sink = table.sink(["a"], table.address.replace("user=topo", f"user={table.name}"))
+    started(sink)
+    output = StagedOutput(sink)
+    output.restore(None)
+    sink.execute(tracked(a=1))
+    output.snapshot(1)
+    output.complete(1)
+    assert table.run("select a from T") == [(1,)]
+
+
 def test_a_wrong_password_is_refused_and_shown_nowhere(table: Table) -> None:
     table.run("create table T (a int); grant all on T to locked")
     address = table.address.replace("user=topo", "user=locked")

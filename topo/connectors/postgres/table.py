@@ -118,8 +118,11 @@ class PostgresTable:
     def _make_tables(self, connection: psycopg.Connection[Any], types: list[ColumnInfo]) -> None:
         with connection.transaction():
             connection.execute(LOCK, (self._sql.common.staged,))
-            connection.execute(self._sql.create_staged)
-            connection.execute(self._sql.common.create_committed)
+            common = self._sql.common
+            for name, make in ((common.staged, self._sql.create_staged), (common.committed, common.create_committed)):
+                # `if not exists` wants the right to create also where the table exists.
+                if connection.execute("select to_regclass($1)", (name,)).fetchone() == (None,):
+                    connection.execute(make)
         staged = connection.execute(COLUMNS_OF, (self._sql.common.staged,)).fetchall()
         kinds = {name: sql for name, sql, *_ in staged if not name.startswith("__")}
         if kinds != {column.name: column.sql for column in types}:
