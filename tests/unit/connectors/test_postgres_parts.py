@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.connectors.drive import tracked
 from tests.unit.connectors.postgres_values import REFUSED, TAKEN
-from topo import ConfigError, PostgresCdcSpout, PostgresSpout, UnsupportedValueError
+from topo import ConfigError, Partition, PostgresCdcSpout, PostgresSink, PostgresSpout, UnsupportedValueError
 from topo.connectors.postgres.column_types import ColumnInfo, check_of
 from topo.connectors.postgres.halving import halved
 from topo.connectors.postgres.keyset import Horizon
@@ -91,8 +91,19 @@ def test_an_error_that_no_row_is_at_fault_for_is_raised() -> None:
 
 @pytest.mark.parametrize("name", ["", "a.b.c", "shop.", "a\0", "x" * 53])
 def test_names_of_tables_that_cannot_be_used_are_refused(name: str) -> None:
+    pytest.importorskip("psycopg")
     with pytest.raises(ConfigError, match="PostgresSink: table="):
-        table_name("PostgresSink", name)
+        PostgresSink("", name, ["a"])
+
+
+def test_a_spout_reads_tables_whose_names_are_as_long_as_the_server_allows() -> None:
+    pytest.importorskip("psycopg")
+    longest = "x" * 63
+    assert PostgresSpout("", f"shop.{longest}", ["a"], key="id").partitions() == [
+        Partition(f'"shop"."{longest}"', f'"shop"."{longest}"', 0)
+    ]
+    with pytest.raises(ConfigError, match="has more than 63 bytes"):
+        PostgresSpout("", longest + "x", ["a"], key="id")
 
 
 def test_names_are_quoted_with_their_schema() -> None:

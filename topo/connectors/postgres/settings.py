@@ -14,7 +14,6 @@ from topo.extras import EXTRAS, pip_install
 
 _NAME_BYTES = 63
 """PostgreSQL cuts longer names off."""
-_SUFFIX_BYTES = len("__committed")
 _QUERY = re.compile(r"\s*(select|with)\s", re.I)
 
 
@@ -32,13 +31,23 @@ class TableName(NamedTuple):
         return ".".join(part for part in self if part)
 
 
-def table_name(owner: str, table: str) -> TableName:
-    """Return the name that an argument stands for: "orders" or "shop.orders". Raises ConfigError: it cannot be used."""
+def table_name(owner: str, table: str, beside: str = "") -> TableName:
+    """Return the name that an argument stands for: "orders" or "shop.orders".
+
+    Args:
+        owner: the class, for messages.
+        table: the argument.
+        beside: the longest ending of names of tables that are made beside it.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
     schema, _, name = table.rpartition(".")
     if not name or "." in schema or "\0" in table:
         raise ConfigError(f"{owner}: table={table!r} must be a name, or a schema and a name, such as 'shop.orders'")
-    if len(name.encode()) > _NAME_BYTES - _SUFFIX_BYTES:
-        raise ConfigError(f"{owner}: table={table!r} has more than {_NAME_BYTES - _SUFFIX_BYTES} bytes")
+    most = _NAME_BYTES - len(beside)
+    if len(name.encode()) > most:
+        raise ConfigError(f"{owner}: table={table!r} has more than {most} bytes")
     return TableName(schema, name)
 
 

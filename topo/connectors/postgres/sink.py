@@ -63,7 +63,7 @@ class PostgresSink(TwoPhaseSink):
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
         check_dsn("PostgresSink", dsn)
         self._dsn = dsn
-        self._table = table_name("PostgresSink", table)
+        self._table = table_name("PostgresSink", table, beside="__committed")
         self._columns = TableColumns("PostgresSink", columns, key)
 
     def __repr__(self) -> str:
