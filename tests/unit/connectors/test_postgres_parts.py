@@ -182,6 +182,7 @@ def test_a_pattern_takes_all_but_its_star_as_it_is() -> None:
         ({"start": "first"}, "start='first' must be"),
         ({"table": "a.b.c"}, "table='a.b.c' must be"),
         ({"dsn": "oops"}, "dsn= cannot be read"),
+        ({"dsn": None}, "dsn= cannot be read"),
     ],
 )
 def test_arguments_of_the_spout_that_cannot_be_used_are_refused(options: dict[str, Any], why: str) -> None:

@@ -64,7 +64,7 @@ def check_dsn(owner: str, dsn: str) -> None:
 
     try:
         conninfo_to_dict(dsn)
-    except ProgrammingError:
+    except (ProgrammingError, AttributeError):
         # Neither the error nor its cause may show: they quote parts of the string.
         reason = "it must be 'host=... dbname=... user=...' or 'postgresql://user@host/dbname'"
     else:
