@@ -24,6 +24,7 @@ CATALOG = {
     "real": ("float4", -1),
     "double precision": ("float8", -1),
     "numeric(5,2)": ("numeric", (5 << 16 | 2) + 4),
+    "numeric(38,0)": ("numeric", (38 << 16) + 4),
     "numeric(3,5)": ("numeric", (3 << 16 | 5) + 4),
     "varchar(3)": ("varchar", 7),
     "char(3)": ("bpchar", 7),

@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
@@ -23,6 +23,8 @@ ValueCheck = Callable[[Any], Any]
 
 _MOST_DIGITS = 16_000
 """A numeric without a precision has up to 16,383 digits behind the point."""
+_EXACT = Context(prec=5000)
+"""Has all digits of a numeric with a precision, which has up to 1,000, and a scale of as many."""
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -89,9 +91,13 @@ def _floating(value: Any) -> Any:
     if type(value) is not int and not isinstance(value, Decimal):
         _refuse(value, "emit a float")
     try:
-        return float(value)
+        found = float(value)
     except OverflowError:
+        found = math.inf
+    # A Decimal becomes infinite without an error.
+    if math.isinf(found) and value != found:
         _refuse(value, "it is beyond the range of a float")
+    return found
 
 
 def _real(value: Any) -> Any:
@@ -111,6 +117,10 @@ def _numeric(modifier: int) -> ValueCheck:
     if scale > 1000:
         # Since version 15 it may be less than 0, in eleven bits.
         scale -= 2048
+    # Rounded to its scale a value may have a digit more. Python's own context has 28 digits.
+    limit = Decimal("inf")
+    if precision is not None:
+        limit = _EXACT.subtract(_EXACT.power(10, precision - scale), Decimal(5).scaleb(-scale - 1))
 
     def check(value: Any) -> Any:
         if type(value) is int:
@@ -126,16 +136,11 @@ def _numeric(modifier: int) -> ValueCheck:
         if precision is None:
             if abs(value.adjusted()) > _MOST_DIGITS or value.as_tuple().exponent < -_MOST_DIGITS:
                 _refuse(value, "it has too many digits")
-        # Rounded to the scale it may have a digit more.
-        elif value and (value.adjusted() >= precision - scale or _rounds_up(value, precision, scale)):
+        elif value.copy_abs() >= limit:
             _refuse(value, f"it has more than {precision - scale} digits before the point")
         return value
 
     return check
-
-
-def _rounds_up(value: Decimal, precision: int, scale: int) -> bool:
-    return abs(value) >= Decimal(10) ** (precision - scale) - Decimal(5) * Decimal(10) ** (-scale - 1)
 
 
 def _text(value: Any) -> Any:
