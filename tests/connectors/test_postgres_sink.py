@@ -263,6 +263,29 @@ def test_staged_rows_that_are_gone_are_reported(table: Table, tmp_path: Path) ->
         task.output.complete(1)
 
 
+def test_metrics_show_the_rows_that_wait_and_count_once_those_that_were_moved(table: Table) -> None:
+    table.run("create table T (a int)")
+    sink = table.sink(["a"])
+    config = replace(TopologyConfig(), delivery="exactly_once")
+    context = TaskContext("test", "sink", 1, config=config)
+    sink.prepare(context, BoltCollector("sink", declared_streams(sink.outputs), lambda error: None))
+    tokens = []
+    for rows in (1, 2, 3):
+        sink.begin()
+        for n in range(rows):
+            sink.execute(tracked(a=n))
+        tokens.append(sink.pre_commit())
+    waiting, rows_counter = context.metrics.gauge("staged_rows"), context.metrics.counter("rows")
+    assert (waiting.value, rows_counter.value) == (6, 0)
+    sink.commit(tokens[0])
+    sink.commit(tokens[0])
+    assert (waiting.value, rows_counter.value) == (5, 1)
+    table.run("delete from T__staged where __number = 1")
+    sink.commit(tokens[1])
+    sink.abort(tokens[2])
+    assert (waiting.value, rows_counter.value) == (0, 1)
+
+
 # -- rows --------------------------------------------------------------------------------------------------------------------
 
 

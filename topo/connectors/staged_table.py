@@ -102,14 +102,17 @@ class StagedTable:
         self._number += 1
         return token
 
-    def commit(self, token: Any) -> None:
-        """Move staged rows to the table and record that they were moved, in one SQL transaction."""
+    def commit(self, token: Any) -> int:
+        """Move staged rows to the table and record that they were moved, in one SQL transaction.
+
+        Returns how many rows were moved: 0 where they had been before, or are lost.
+        """
         process, number, count = token
         try:
             with self._store.transaction():
                 # First of all: a former process may be about to do the same.
                 if not self._store.mark(process, number):
-                    return
+                    return 0
                 found = self._store.count(process, number)
                 if found != count:
                     raise StagedRowsLostError(
@@ -120,6 +123,8 @@ class StagedTable:
                 self._store.drop(process, number)
         except StagedRowsLostError as error:
             self._report(error)
+            return 0
+        return int(count)
 
     def abort(self, token: Any) -> None:
         """Remove the staged rows of a transaction; None: of the open one."""

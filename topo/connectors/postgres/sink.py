@@ -11,6 +11,7 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.connectors.postgres.settings import check_dsn, table_name
+from topo.connectors.staged_count import StagedCount
 from topo.connectors.staged_table import StagedTable, TableColumns
 
 
@@ -87,7 +88,7 @@ class PostgresSink(TwoPhaseSink):
         )
         metrics = context.metrics
         self._rows_counter, self._rejected = metrics.counter("rows"), metrics.counter("rejected_rows")
-        self._retries, self._staged_gauge = metrics.counter("retries"), metrics.gauge("staged_rows")
+        self._retries, self._staged_count = metrics.counter("retries"), StagedCount(metrics)
         self._publish_ms, self._commit_ms = metrics.histogram("publish_ms"), metrics.histogram("commit_ms")
 
     def begin(self) -> None:
@@ -112,7 +113,8 @@ class PostgresSink(TwoPhaseSink):
         if not self._is_staged:
             return self._staging.rows
         token = self._staging.pre_commit()
-        self._staged_gauge.set(0 if token is None else token[2])
+        if token is not None:
+            self._staged_count.set(_name_of(token), token[2])
         return token
 
     def commit(self, token: Any) -> None:
@@ -123,8 +125,8 @@ class PostgresSink(TwoPhaseSink):
         began = self._clock()
         try:
             if self._is_staged:
-                self._staging.commit(token)
-                self._rows_counter.add(token[2])
+                self._rows_counter.add(self._staging.commit(token))
+                self._staged_count.set(_name_of(token), 0)
                 self._commit_ms.record(1000 * (self._clock() - began))
             else:
                 self._copy(token)
@@ -149,6 +151,8 @@ class PostgresSink(TwoPhaseSink):
         """Remove staged rows."""
         if self._is_staged:
             self._staging.abort(token)
+            if token is not None:
+                self._staged_count.set(_name_of(token), 0)
 
     def recover(self, tokens: Sequence[Any]) -> None:
         """Move the committed rows; remove the others that this task, or a task that no longer exists, has staged."""
@@ -159,3 +163,8 @@ class PostgresSink(TwoPhaseSink):
     def close(self) -> None:
         """Close the connection."""
         self._store.close()
+
+
+def _name_of(token: Any) -> str:
+    """Return a text for the transaction of a token: its process, and its number there."""
+    return f"{token[0]}.{token[1]}"
