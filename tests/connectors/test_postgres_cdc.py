@@ -238,6 +238,14 @@ def test_the_slot_of_a_task_that_has_not_gone_yet_is_taken_when_it_has(changes: 
     assert changes.numbers(1) == [1]
 
 
+def test_the_reason_why_the_server_has_ended_a_stream_is_reported(changes: Changes) -> None:
+    changes.start()
+    changes.run("drop publication T")
+    changes.insert(1)
+    changes.wait(lambda: changes.harness.errors)
+    assert f'publication "{changes.name}" does not exist' in str(changes.harness.errors[0])
+
+
 @pytest.mark.parametrize("on_lost", ["fail", "skip"])
 def test_a_slot_that_was_dropped_is_reported(dsn: str, on_lost: str) -> None:
     changes = Changes(dsn, on_lost=on_lost)

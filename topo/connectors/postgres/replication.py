@@ -76,7 +76,9 @@ class ReplicationStream:
             if size == 0:
                 return
             if size < 0:
-                raise TopoEnvironmentError("the server has ended the replication")
+                result = self._pgconn.get_result()
+                why = b"" if result is None else result.error_message
+                raise TopoEnvironmentError(f"the server has ended the replication: {why.decode(errors='replace').strip()}")
             found = bytes(data)
             if found[:1] == b"w":
                 _start, end = struct.unpack_from("!QQ", found, 1)
