@@ -241,6 +241,20 @@ def test_a_query_is_read_when_its_rows_have_settled_in_the_order_of_keys(dsn: st
     assert values(harness) == [40, 30, 10, 40]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_a_time_without_a_zone_settles_as_utc_whatever_the_zone_of_the_session(dsn: str, zone: str) -> None:
+    name = f"t_{secrets.token_hex(6)}"
+    run(dsn, f"create table {name} (id bigserial, n int, at timestamp default (now() at time zone 'UTC'))")
+    run(
+        dsn,
+        f"insert into {name} (n, at) values (1, now() at time zone 'UTC' - interval '2 min'); insert into {name} (n) values (2)",
+    )
+    address = f"{dsn} options='-c timezone={zone}'"
+    harness = PartitionHarness(lambda: PostgresSpout(address, name, ["n"], key="id", timestamp="at", settle="1m"))
+    harness.turns()
+    assert values(harness) == [1]
+
+
 def test_the_time_of_a_row_is_that_of_its_column(dsn: str, table: str) -> None:
     run(dsn, f"insert into {table} (n, at) values (1, '2024-02-29 00:00:01.5+00')")
     spout = PostgresSpout(dsn, table, ["n", "at"], key="id", timestamp="at")
@@ -283,6 +297,13 @@ def test_a_server_that_is_gone_is_reported_and_read_on_when_it_is_back(database:
     harness.discover()
     harness.discover()
     assert values(harness) == [1, 2]
+
+
+def test_the_text_of_a_bad_row_is_that_of_the_row_whatever_its_columns_are_called(dsn: str, table: str) -> None:
+    run(dsn, f"alter table {table} add q text; insert into {table} (n, at, q) values (7, 'infinity', 'column')")
+    harness = PartitionHarness(lambda: PostgresSpout(dsn, table, ["at"], key="id"))
+    harness.turns()
+    assert [record for _, _, record in harness.given_up] == ["(1,7,infinity,column)"]
 
 
 @pytest.mark.parametrize(

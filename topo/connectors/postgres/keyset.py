@@ -58,7 +58,7 @@ class KeysetStatements:
         one = "" if count == 1 else f" and (hashint8({at}::bigint) & 2147483647) % {count} = {number}"
         rows = f"from {source} as q where {at} > $1 and {at} <= $2{one} order by {at} limit $3"
         self.read = f"select {at}, {stamp}, {names} {rows}"
-        self.read_text = f"select {at}, q::text {rows}"
+        self.read_text = f"select {at}, (q.*)::text {rows}"
         self.greatest = f"select max({at}) from {source} as q"
         # In one statement, which sees the table once: a row that came between two would be younger than both suppose.
         self.greatest_settled = (
@@ -67,7 +67,9 @@ class KeysetStatements:
             else (
                 f"select case when u.least is null then ({self.greatest}) else ({self.greatest} where {at} < u.least) end from "
                 f"(select min({at}) as least from {source} as q "
-                f"where q.{quoted(timestamp)} > now() - make_interval(secs => $1)) as u"
+                # The first condition has an index used. It reads a time without a zone as one of the session, a day off at most.
+                f"where q.{quoted(timestamp)} > now() - make_interval(days => 1, secs => $1) "
+                f"and extract(epoch from q.{quoted(timestamp)}) > extract(epoch from now()) - $1) as u"
             )
         )
 
