@@ -15,13 +15,13 @@ from tests.contract.killing import KILLED, Report, Steps
 from tests.contract.two_phase_sinks import SinkKind, SinkTask, started
 from tests.servers.kafka import PASSWORD, STRANGER, USER, Broker, sasl
 from tests.unit.connectors.drive import tracked
-from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, UserError
+from topo.errors import ConfigError, NotFoundError, SinkBlockedError, TopoEnvironmentError, UserError
 
 pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from topo.connectors.kafka import KafkaSink, transactions
+from topo.connectors.kafka import KafkaSink, targets, transactions
 
 pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("kafka")]
 _CALLS = ("init_transactions", "begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction")
@@ -366,6 +366,21 @@ def test_a_topic_of_the_tuple_that_is_missing_fails_that_tuple_alone(broker: Bro
     task.snapshot(1)
     task.output.complete(1)
     assert (rows(broker, topic), rows(broker, markers)) == ([1, 2], [])
+
+
+def test_no_tuple_is_at_fault_where_no_broker_answers_for_its_topic(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "ANSWER_S", 1.0)
+    markers, topic = broker.create_topic(), broker.create_topic()
+    sink = KafkaSink(lambda tup: topic, bootstrap_servers=broker.address, marker_topic=markers, staging=tmp_path)
+    task = SinkTask(SinkKind("", lambda _: sink, lambda _: [], lambda _: []), tmp_path)
+    broker.kill()
+    try:
+        with pytest.raises(SinkBlockedError, match="no broker of bootstrap_servers=.* answers"):
+            task.write(1)
+    finally:
+        broker.start_again()
 
 
 def test_exactly_once_with_several_topics_needs_one_for_the_markers(broker: Broker, tmp_path: Path) -> None:

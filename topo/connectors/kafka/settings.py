@@ -75,13 +75,16 @@ def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, s
     return dict(config)
 
 
-def explained(error: Any, what: str, settings: Mapping[str, Any]) -> TopoError:
+def explained(
+    error: Any, what: str, settings: Mapping[str, Any], away: type[TopoEnvironmentError] = TopoEnvironmentError
+) -> TopoError:
     """Return an error of the client as one with the fix, without secrets.
 
     Args:
         error: a KafkaError.
         what: was tried, such as "topic 'orders' cannot be read".
         settings: all settings of the client.
+        away: the class of the error where no broker answers, or the login is refused.
     """
     name, text, servers = error.name(), error.str(), settings.get("bootstrap.servers")
     if name in _UNREACHABLE:
@@ -96,6 +99,8 @@ def explained(error: Any, what: str, settings: Mapping[str, Any]) -> TopoError:
     shown = without(secrets_of(settings), text_shown)
     if name in _MISSING:
         return NotFoundError(shown)
+    if name in _UNREACHABLE | _LOGIN:
+        return away(shown)
     return ConfigError(shown) if name == "_INVALID_ARG" else TopoEnvironmentError(shown)
 
 
@@ -111,10 +116,17 @@ class explaining:
         what: was tried.
         settings: of the client.
         reported: errors that the client has reported by callback: a login that failed explains a request without an answer.
+        away: see `explained`.
     """
 
-    def __init__(self, what: str, settings: Mapping[str, Any], reported: Iterable[Any] = ()) -> None:
-        self._what, self._settings, self._reported = what, settings, reported
+    def __init__(
+        self,
+        what: str,
+        settings: Mapping[str, Any],
+        reported: Iterable[Any] = (),
+        away: type[TopoEnvironmentError] = TopoEnvironmentError,
+    ) -> None:
+        self._what, self._settings, self._reported, self._away = what, settings, reported, away
 
     def __enter__(self) -> None:
         return None
@@ -126,4 +138,4 @@ class explaining:
             cause = error.args[0]
             if cause.name() in _UNREACHABLE:
                 cause = refused_login(self._reported) or cause
-            raise explained(cause, self._what, self._settings) from None
+            raise explained(cause, self._what, self._settings, self._away) from None

@@ -11,6 +11,7 @@ from typing import Any
 
 from topo.connectors.kafka.outgoing import TopicLimits
 from topo.connectors.kafka.settings import explaining, refused_login
+from topo.errors import SinkBlockedError
 
 ANSWER_S = 15.0
 _SLICE_S = 0.5
@@ -41,7 +42,8 @@ class Targets:
         """Return the limits of a topic; it is asked for once more when it has had no such partition.
 
         Raises:
-            TopoError: there is no such topic, or no broker answers; it has the fix.
+            SinkBlockedError: no broker answers.
+            TopoError: there is no such topic, or it may not be written. Both have the fix.
         """
         found = self._limits.get(topic)
         if found is None or partition >= found.partitions:
@@ -53,7 +55,8 @@ class Targets:
 
         until = time.monotonic() + ANSWER_S
         self._reported.clear()
-        with explaining(f"topic {topic!r} cannot be written", self._settings, self._reported):
+        # A topic of a tuple may be asked for at any time: the tuple is not at fault.
+        with explaining(f"topic {topic!r} cannot be written", self._settings, self._reported, SinkBlockedError):
             while True:
                 try:
                     found = self._admin.list_topics(topic, timeout=_SLICE_S).topics[topic]
