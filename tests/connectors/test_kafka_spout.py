@@ -7,6 +7,7 @@ import secrets
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -287,6 +288,21 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
     config = {"socket.timeout.ms": 500}
     with pytest.raises(TopoError, match=r"no broker of bootstrap_servers='127.0.0.1:1' answers; start it, or correct"):
         PartitionHarness(lambda: PatientSpout("orders", bootstrap_servers="127.0.0.1:1", config=config))
+
+
+def test_a_spout_is_closed_while_the_broker_answers_no_commit(broker: Broker, topic: str) -> None:
+    harness = harness_of(broker, topic, group_id=f"group-{topic}")
+    read(harness)
+    spout: Any = harness.tasks[0].spout
+    broker.freeze()
+    try:
+        spout.on_committed({f"{topic}-0": ("000000.x", 4)})
+        closing = Thread(target=spout.close, daemon=True)
+        closing.start()
+        closing.join(20.0)
+        assert not closing.is_alive()
+    finally:
+        broker.thaw()
 
 
 def test_the_login_of_the_config_is_used(broker: Broker, topic: str) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 
 SLICE_S = 0.2
 """How long a wait lasts at most before the thread looks whether it is to end."""
+CLOSE_S = 5.0
+"""How long a client may take to be closed."""
 
 
 class WaitState(Enum):
@@ -109,3 +111,10 @@ class IdleWait:
             self._state = WaitState.DONE
             self._left.set()
             self._wake()
+
+
+def close_client(consumer: Any) -> None:
+    """Close a client. It waits until a broker has answered its commits, for ever if none does: then it is left."""
+    closing = threading.Thread(target=consumer.close, name="kafka-close", daemon=True)
+    closing.start()
+    closing.join(CLOSE_S)

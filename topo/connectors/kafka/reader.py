@@ -19,7 +19,7 @@ from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionOutput
 from topo.connectors.kafka.cluster import Cluster, client_partition, next_offsets, partition_of
 from topo.connectors.kafka.connection import PROBE_S, BrokerConnection
-from topo.connectors.kafka.idle_wait import IdleWait
+from topo.connectors.kafka.idle_wait import IdleWait, close_client
 from topo.connectors.kafka.offsets import (
     BEGINNING,
     Continuation,
@@ -272,7 +272,7 @@ class KafkaReader:
         if self._wait is not None:
             self._wait.close()
         self._readings.clear()
-        self._consumer.close()
+        close_client(self._consumer)
         self._format.close()
 
     # -- the client ----------------------------------------------------------------------------------------------------------
