@@ -305,6 +305,14 @@ def test_a_spout_is_closed_while_the_broker_answers_no_commit(broker: Broker, to
         broker.thaw()
 
 
+def test_with_a_stop_a_topic_that_is_not_found_is_no_end_of_the_input(broker: Broker, topic: str) -> None:
+    harness = harness_of(broker, topic, stop="latest", discovery_interval="1m")
+    delete_topic(broker, topic)
+    harness.turns(2)
+    assert "do not have it; create it" in str(harness.errors[0])
+    assert not harness.tasks[0].has_ended
+
+
 def test_the_login_of_the_config_is_used(broker: Broker, topic: str) -> None:
     harness = harness_of(broker, topic, bootstrap_servers=broker.secured_address, config=sasl(USER, PASSWORD))
     assert read(harness)["0"] == [*range(5)] and harness.errors == []

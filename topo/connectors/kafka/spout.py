@@ -154,7 +154,8 @@ class KafkaSpout(PartitionedSpout):
         """Return the partitions of the topics that exist."""
         if self._cluster is None:
             raise TopoInternalError("a KafkaSpout is asked for its partitions and is not open")
-        return self._cluster.partitions(all_named=False)
+        # With stop= they are found once, and a topic that is left out would count as read.
+        return self._cluster.partitions(all_named=self._stop is not None)
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Connect, and look up the topics and the places where their partitions begin.
