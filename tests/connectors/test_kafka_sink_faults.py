@@ -383,6 +383,29 @@ def test_no_tuple_is_at_fault_where_no_broker_answers_for_its_topic(
         broker.start_again()
 
 
+def test_a_broker_that_does_not_answer_for_the_limits_of_a_topic_leaves_them_open(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "ANSWER_S", 1.0)
+    topic = broker.create_topic(max_message_bytes="5000")
+    found = targets.Targets({"bootstrap.servers": broker.address}, lambda: None)
+    ask = found._partitions
+
+    def ask_and_freeze(name: str) -> int:
+        count = ask(name)
+        broker.freeze()
+        return count
+
+    monkeypatch.setattr(found, "_partitions", ask_and_freeze)
+    try:
+        with pytest.raises(SinkBlockedError, match="no broker of bootstrap_servers=.* answers"):
+            found.limits(topic)
+    finally:
+        broker.thaw()
+    monkeypatch.undo()
+    assert found.limits(topic).most_bytes == 5000
+
+
 def test_exactly_once_with_several_topics_needs_one_for_the_markers(broker: Broker, tmp_path: Path) -> None:
     sink = KafkaSink(lambda _: "topic", bootstrap_servers=broker.address, staging=tmp_path)
     with pytest.raises(ConfigError, match="needs marker_topic="):

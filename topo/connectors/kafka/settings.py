@@ -109,6 +109,13 @@ def refused_login(reported: Iterable[Any]) -> Any | None:
     return next((error for error in reported if error.name() in ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL")), None)
 
 
+def is_unanswered(error: BaseException) -> bool:
+    """Whether an error of the client means that no broker has answered a request."""
+    from confluent_kafka import KafkaException
+
+    return isinstance(error, KafkaException) and error.args[0].name() in _UNREACHABLE
+
+
 class explaining:
     """Has an error of the client leave the block as one of topo's, with the fix and without secrets.
 
@@ -136,6 +143,6 @@ class explaining:
 
         if isinstance(error, KafkaException):
             cause = error.args[0]
-            if cause.name() in _UNREACHABLE:
+            if is_unanswered(error):
                 cause = refused_login(self._reported) or cause
             raise explained(cause, self._what, self._settings, self._away) from None

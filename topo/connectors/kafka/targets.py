@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from importlib import import_module
 from math import inf
 from typing import Any
 
 from topo.connectors.kafka.outgoing import TopicLimits
-from topo.connectors.kafka.settings import explaining, refused_login
+from topo.connectors.kafka.settings import explaining, is_unanswered, refused_login
 from topo.errors import SinkBlockedError
 
 ANSWER_S = 15.0
@@ -75,18 +74,22 @@ class Targets:
         # The client's types leave this name out.
         kinds: Any = import_module("confluent_kafka.admin")
         resource = kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, topic)
-        # Who may write need not have the right to see this. Then a topic with other settings is found out by its refusals.
-        with suppress(Exception):
+        until = time.monotonic() + ANSWER_S + _SLICE_S
+        with explaining(f"the limits of topic {topic!r} cannot be looked up", self._settings, self._reported, SinkBlockedError):
             answer = self._admin.describe_configs([resource], request_timeout=ANSWER_S)[resource]
-            until = time.monotonic() + ANSWER_S
             while not answer.done() and time.monotonic() < until:
                 self._admin.poll(0.01)
-            found = answer.result(0)
-            past_ms, future_ms = inf, inf
-            # Brokers before 3.6 have one setting for both.
-            if found["message.timestamp.type"].value == "CreateTime" and "message.timestamp.after.max.ms" in found:
-                past_ms = float(found["message.timestamp.before.max.ms"].value)
-                future_ms = float(found["message.timestamp.after.max.ms"].value)
-            is_compacted = "compact" in found["cleanup.policy"].value.split(",")
-            return int(found["max.message.bytes"].value), is_compacted, past_ms, future_ms
+            try:
+                found = answer.result(0)
+                past_ms, future_ms = inf, inf
+                # Brokers before 3.6 have one setting for both.
+                if found["message.timestamp.type"].value == "CreateTime" and "message.timestamp.after.max.ms" in found:
+                    past_ms = float(found["message.timestamp.before.max.ms"].value)
+                    future_ms = float(found["message.timestamp.after.max.ms"].value)
+                is_compacted = "compact" in found["cleanup.policy"].value.split(",")
+                return int(found["max.message.bytes"].value), is_compacted, past_ms, future_ms
+            except Exception as error:
+                # Who may write need not have the right to see this. Then other settings of a topic are found out by its refusals.
+                if is_unanswered(error):
+                    raise
         return _BROKER_BYTES, False, inf, inf
