@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from ctypes import CDLL, c_void_p
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from topo.errors import ConfigError, NotFoundError, SinkBlockedError, TopoEnviro
 
 pytest.importorskip("confluent_kafka")
 
+import confluent_kafka
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from topo.connectors.kafka import KafkaSink, targets, transactions
@@ -59,8 +61,6 @@ def life(address: str, topic: str, folder: Path) -> Callable[[Report], None]:
 
 def killed_before_call(work: Callable[[Report], None], last: int, writer: Any) -> None:
     """Do the work in this process, which ends before its call number `last` of Kafka's client, or behind the last one."""
-    import confluent_kafka
-
     steps = Steps(last)
 
     class Counted(confluent_kafka.Producer):
@@ -339,6 +339,28 @@ def test_records_that_the_broker_refuses_fail_and_their_neighbours_do_not(broker
     assert "1 of 5 records were not written" in error
 
 
+def test_a_fatal_error_of_the_client_fails_no_later_batch(broker: Broker) -> None:
+    topic = broker.create_topic()
+    sink = KafkaSink(topic, bootstrap_servers=broker.address, max_batch=1)
+    collector = started(sink, delivery="at_least_once")
+    errors: list[str] = []
+    collector.report_error = lambda error: errors.append(str(error))  # type: ignore[method-assign]
+    sink.execute(tracked(n=1))
+    end_fatally(sink._deliveries._producer)  # type: ignore[union-attr]
+    sink.execute(tracked(n=2))
+    sink.execute(tracked(n=3))
+    assert len(collector.failed) == 1 and len(errors) == 1
+    assert rows(broker, topic) == [1, 3]
+
+
+def end_fatally(producer: Producer) -> None:
+    """Have the client believe that the broker has lost records of it."""
+    (library,) = Path(confluent_kafka.__file__).parent.parent.glob("confluent_kafka.libs/librdkafka-*")
+    handle = c_void_p.from_address(id(producer) + object.__basicsize__)
+    raise_fatal = CDLL(str(library)).rd_kafka_test_fatal_error
+    assert raise_fatal(handle, confluent_kafka.KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, b"planted") == 0
+
+
 def compact(broker: Broker, topic: str) -> None:
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
@@ -377,7 +399,7 @@ def test_no_tuple_is_at_fault_where_no_broker_answers_for_its_topic(
     task = SinkTask(SinkKind("", lambda _: sink, lambda _: [], lambda _: []), tmp_path)
     broker.kill()
     try:
-        with pytest.raises(SinkBlockedError, match="no broker of bootstrap_servers=.* answers"):
+        with pytest.raises(SinkBlockedError, match=r"no broker of bootstrap_servers=.* answers"):
             task.write(1)
     finally:
         broker.start_again()
@@ -398,7 +420,7 @@ def test_a_broker_that_does_not_answer_for_the_limits_of_a_topic_leaves_them_ope
 
     monkeypatch.setattr(found, "_partitions", ask_and_freeze)
     try:
-        with pytest.raises(SinkBlockedError, match="no broker of bootstrap_servers=.* answers"):
+        with pytest.raises(SinkBlockedError, match=r"no broker of bootstrap_servers=.* answers"):
             found.limits(topic)
     finally:
         broker.thaw()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,10 +23,14 @@ class Deliveries:
     """
 
     def __init__(self, settings: Mapping[str, Any], progress: Callable[[], object]) -> None:
+        self._settings = {**settings, "delivery.report.only.error": True}
+        self._progress = progress
+        self._open()
+
+    def _open(self) -> None:
         from confluent_kafka import Producer
 
-        self._producer = Producer({**settings, "delivery.report.only.error": True})
-        self._progress = progress
+        self._producer = Producer(self._settings)
 
     def send(self, records: Sequence[OutgoingRecord]) -> dict[int, Any]:
         """Write records and wait until each is delivered or given up, which `delivery.timeout.ms` bounds.
@@ -33,12 +38,21 @@ class Deliveries:
         Returns:
             By place in `records`, the client's errors of those that were not delivered.
         """
+        from confluent_kafka import KafkaException
+
         failed: dict[int, Any] = {}
-        self._send(range(len(records)), records, failed)
-        # The broker refuses a batch for one of its records. Each is tried alone, so that the others do not fail with it.
-        for place in [place for place, error in failed.items() if error.name() in _OF_A_BATCH]:
-            del failed[place]
-            self._send([place], records, failed)
+        try:
+            self._send(range(len(records)), records, failed)
+            # The broker refuses a batch for one of its records. Each is tried alone, so that the others do not fail with it.
+            for place in [place for place, error in failed.items() if error.name() in _OF_A_BATCH]:
+                del failed[place]
+                self._send([place], records, failed)
+        except KafkaException as error:
+            # So the client reports that it cannot be used any more. Which records were delivered is not known.
+            failed = dict.fromkeys(range(len(records)), error.args[0])
+        if any(error.fatal() or error.name() == "_FATAL" for error in failed.values()):
+            self.close()
+            self._open()
         return failed
 
     def _send(self, places: Iterable[int], records: Sequence[OutgoingRecord], failed: dict[int, Any]) -> None:
@@ -69,5 +83,6 @@ class Deliveries:
 
     def close(self) -> None:
         """Give up the records that were not delivered."""
-        self._producer.purge()
-        self._producer.flush(0)
+        with suppress(Exception):
+            self._producer.purge()
+            self._producer.flush(0)
