@@ -35,16 +35,6 @@ _PASSING = {
 }
 """Errors of requests outside of transactions that pass."""
 
-
-PRODUCER_SETTINGS = (
-    "acks",
-    "compression.type",
-    "delivery.timeout.ms",
-    "enable.idempotence",
-    "linger.ms",
-    "queue.buffering.max.kbytes",
-)
-"""Settings that a client which reads would warn about."""
 _FENCED = {"_FATAL", "_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED"}
 
 
@@ -93,8 +83,7 @@ class Transactions:
     def _read_marker(self, settings: Mapping[str, Any], group: str) -> tuple[CommitMarker, Any]:
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-        shared = {name: value for name, value in settings.items() if name not in PRODUCER_SETTINGS}
-        shared.update({"group.id": group, "enable.auto.commit": False})
+        shared = {**settings, "group.id": group, "enable.auto.commit": False}
         place = TopicPartition(self._topic, 0)
         # The published transactions are known by stable offsets alone: the client waits for them with this level.
         consumer = Consumer({**shared, "isolation.level": "read_committed"})
