@@ -316,7 +316,9 @@ class Inbound:
         if self.waiting and now >= self._keep_alive_at:
             self._keep_alive_at = now + KEEP_ALIVE_S
             for edge in {edge.sender: edge for edge, _ in (*self.queue, *self.behind)}.values():
-                self._confirm(edge)
+                # Before the first frame there is no number to confirm.
+                if edge.processed >= 0:
+                    self._confirm(edge)
 
     def report_dead_edges(self, now: float) -> None:
         """Report dead edges again."""

@@ -7,6 +7,7 @@ from tests.tasks.solo import Solo
 from topo.hot import pack_words
 from topo.ids import Epoch, Incarnation, TaskId
 from topo.task.events import FrameArrived
+from topo.task.inbound import KEEP_ALIVE_S
 from topo.wire.control import EdgeLost, Go, Probe, Quiet, TaskReady
 from topo.wire.frames import FrameKind, SenderStatus, columns_frame, confirm_frame, encode, open_frame
 
@@ -338,6 +339,17 @@ def test_a_confirmation_of_an_older_epoch_confirms_nothing() -> None:
     task.adopt(2)
     task.deliver(confirm_frame(task.stamp(3, epoch=1), 2, 0))
     assert not task.task.outbound.outbox.edges[TaskId(3)].is_confirmed
+
+
+def test_frames_that_open_edges_may_wait_for_a_slow_call_of_another_task() -> None:
+    task = unopened()
+    task.adopt(1)
+    for sender in task.senders():
+        task.deliver(open_frame(task.stamp(sender), task.id, SenderStatus.ACTIVE))
+    task.out.clear()
+    task.clock.now += 2 * KEEP_ALIVE_S
+    task.turn()
+    assert {frame.number for frame in task.frames(FrameKind.CONFIRM)} == {0}
 
 
 def test_a_new_epoch_drops_frames_in_flight() -> None:
