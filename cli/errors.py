@@ -25,9 +25,12 @@ def command(name: str, number: int, component: str | None, traceback: bool, home
     """
     from topo.operate.distinct_errors import distinct
     from topo.operate.topology_index import find_topology
+    from topo_cli.known_components import check_component
     from topo_cli.output import print_json, talk
 
     folder = find_topology(name, home)
+    if component is not None:
+        check_component(folder, component)
     found = distinct(row for row in folder.all_errors() if component in (None, row["component"]))[-number:]
     if as_json:
         print_json(found)

@@ -14,7 +14,7 @@ import click
 from topo_cli.options import TimeSpan, examples, name_argument, reading_options
 
 if TYPE_CHECKING:
-    from topo.storage.state_folder import TopologyFolder
+    pass
 
 _LOOK_S = 0.2
 _COLORS = ("cyan", "magenta", "blue", "green", "yellow")
@@ -47,10 +47,11 @@ def command(
     """Show the output and the log rows of topology NAME: all workers, in the order of time."""
     from topo.operate.log_files import LogFiles, is_at_least, moment
     from topo.operate.topology_index import find_topology
+    from topo_cli.known_components import check_component
 
     folder = find_topology(name, home)
     if component is not None:
-        _check_component(folder, component)
+        check_component(folder, component)
     earliest = "" if since is None else moment(since)
 
     def is_wanted(row: dict[str, Any]) -> bool:
@@ -73,22 +74,6 @@ def _show_new(files: Any, is_wanted: Callable[[dict[str, Any]], bool], show: Cal
     for row in filter(is_wanted, files.new_rows()):
         show(row)
     sys.stdout.flush()
-
-
-def _check_component(folder: TopologyFolder, component: str) -> None:
-    """Refuse a component that the topology does not have, which would show nothing and explain nothing."""
-    from topo.api.topology import ComponentKind
-    from topo.errors import NotFoundError
-    from topo.storage.state_folder import near_misses
-    from topo.storage.submitted import SubmittedTopology
-
-    try:
-        plan = SubmittedTopology.read(folder).plan
-    except NotFoundError:
-        return
-    known = [component.id for component in plan.components if component.kind is not ComponentKind.ACKER]
-    if component not in known:
-        raise NotFoundError(f"there is no component {component!r}; there are {', '.join(known)}.", near_misses(component, known))
 
 
 def _printer(as_json: bool) -> Callable[[dict[str, Any]], None]:

@@ -169,6 +169,9 @@ def test_logs_are_followed_until_the_topology_ends(flow: Path, background: None)
     assert [row["message"] for row in rows] == [f"value {2 * number}" for number in range(300)]
     assert "value 598" in piped("logs", "flow", "-n", "20").out
     assert piped("logs", "flow", "--since", "1ms").out == ""
+    for command in ("logs", "errors"):
+        refused = piped(command, "flow", "--component", "shown")
+        assert refused.code == 2 and "there is no component 'shown'" in refused.err and "Did you mean 'show'?" in refused.err
 
 
 def test_relative_paths_mean_the_same_in_the_background(tmp_path: Path, background: None) -> None:
