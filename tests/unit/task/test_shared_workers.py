@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.tasks.components import Plain, Scripted, Sink, chain
 from tests.tasks.solo import Solo
+from tests.unit.task.operators import between
+from tests.unit.task.test_batch_task import Batches
+from topo.api.operator_bolts import ProcessBolt
+from topo.wire.frames import watermark_frame
 
 ROUND_S = 0.05
 """Seconds from one turn of a task to its next, in a worker with many."""
@@ -54,3 +60,43 @@ def test_a_wait_for_bolts_behind_it_counts_in_full() -> None:
         task.confirm(3, allowance=1)
     assert task.task.counters.blocked_s == pytest.approx(400 * ROUND_S)
     assert before > 1_000 and task.task.inbound.allowance.size <= TARGET_S / (ROUND_S / 4)
+
+
+def fed(task: Solo, turns: int) -> int:
+    """Keep four frames of ten tuples before a bolt, a watermark behind each; return its allowance."""
+    source, inbound, at = task.sources()[0], task.task.inbound, 0
+    for _ in range(turns):
+        while len(inbound.queue) < 8:
+            at += 10
+            task.feed(*[(at + value, value) for value in range(10)], sender=source, stamps=[at] * 10)
+            task.deliver(watermark_frame(task.stamp(source), task.id, task.next_number(source), at))
+        task.turn()
+        task.clock.now += 0.001
+        task.confirm_all()
+    return int(inbound.allowance.size)
+
+
+def test_calls_for_batches_count_in_full() -> None:
+    def slow(_tuples: object, _collector: object) -> None:
+        task.clock.now += 0.2
+
+    task = Solo(chain(Scripted(), Batches(10, slow), Sink()), "b")
+    assert fed(task, 500) <= 2 * TARGET_S / (0.2 / 10)
+
+
+@pytest.mark.parametrize("event_time", [True, False])
+def test_timers_count_in_full(event_time: bool) -> None:
+    class Slow(ProcessBolt):
+        outputs = ("key",)
+
+        def process(self, tup: Any, context: Any, collector: Any) -> None:
+            if event_time:
+                context.register_event_time_timer(context.timestamp)
+            else:
+                context.register_processing_time_timer(context.current_processing_time)
+
+        def on_timer(self, timestamp: int, context: Any, collector: Any) -> None:
+            task.clock.now += 0.02
+
+    task = between(Slow("key"))
+    assert fed(task, 500) <= 2 * TARGET_S / 0.02

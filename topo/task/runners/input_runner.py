@@ -169,6 +169,8 @@ class InputRunner:
 
     def on_time(self, now: float) -> None:
         """Have the guarantee do all that is due; call for a tick, ask the watermark strategy, and have the kind do its part."""
+        if self._inbound.allowance is not None and self._inbound.queue:
+            self._note_wait(self._inbound.allowance, self._env.clock())
         for timed in self._ahead:
             timed.on_time(now)
         if self._tick_at is not None and now >= self._tick_at:
@@ -241,6 +243,11 @@ class InputRunner:
             self._send_end(now)
         if options.act_last is not None:
             options.act_last(now)
+        if self._inbound.allowance is not None and self._inbound.queue:
+            # Timers, mails, calls for batches, event time: input has waited for them, too.
+            ended = self._env.clock()
+            self._inbound.allowance.note(0, ended - self._inbound.busy_since, self._may_act)
+            self._inbound.busy_since = ended
 
     def _take_frames(self, now: float) -> None:
         """Process the next frame, or a slice of it, and frames of rows behind it while all together are not more than a slice.
@@ -249,8 +256,6 @@ class InputRunner:
         """
         inbound = self._inbound
         self._slice_count, self._slice_s = 0, 0.0
-        if inbound.allowance is not None:
-            self._note_wait(inbound.allowance, self._env.clock())
         while (head := inbound.head()) is not None and self._may_act:
             edge, frame = head
             is_done = self._process(edge, frame, now)
