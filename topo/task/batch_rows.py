@@ -15,7 +15,7 @@ from topo.api.column_batch import ColumnBatch
 from topo.errors import UnsupportedValueError
 from topo.hot import Ids, Row, pack_counts, pack_timestamps, pack_words, stays, unpack_words
 from topo.task.batch import Batch, Undecoded
-from topo.wire.codec import Codec
+from topo.wire.codec import MAX_ELEMENTS, Codec
 from topo.wire.frames import Anchoring, Frame, FrameKind
 
 
@@ -67,7 +67,11 @@ def _rows_of(columns: ColumnBatch, codec: Codec) -> list[Row]:
     if all(map(stays, rows)):
         return rows
     # Lists and dicts of Arrow's nested columns arrive as those of a row would.
-    return codec.unpack_rows(codec.pack_rows(rows), len(rows))
+    payload = codec.pack_rows(rows)
+    if len(payload) <= MAX_ELEMENTS:
+        return codec.unpack_rows(payload, len(rows))
+    # The limit is that of a frame, and all rows together may have more elements.
+    return [codec.unpack_rows(codec.pack_rows([row]), 1)[0] for row in rows]
 
 
 def _shares(edge: int, count: int, ids: Ids) -> list[int]:

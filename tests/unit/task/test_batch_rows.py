@@ -12,7 +12,7 @@ from topo.errors import UnsupportedValueError
 from topo.hot import Ids, pack_counts, pack_words
 from topo.task.batch import Batch
 from topo.task.batch_rows import unbatched
-from topo.wire.codec import Codec
+from topo.wire.codec import MAX_ELEMENTS, Codec
 from topo.wire.frames import Anchoring, Columns, SenderStamp, data_frame
 
 ORIGIN = Origin("a", 1, "default", ("n", "m"), columnar=True)
@@ -64,3 +64,10 @@ def test_a_batch_with_values_that_no_row_can_have_fails_alone() -> None:
     made, (unfit,) = rows_of(Columns(Anchoring.SINGLE, [batch(1), (bad,)], pack_words([10, 11]), pack_words([100, 101])))
     assert made.rows == [(1, "x")] and unfit.roots == (11,)
     assert isinstance(unfit.error, UnsupportedValueError) and "component 'b': rows of a batch from 'a'" in str(unfit.error)
+
+
+def test_rows_of_a_batch_may_have_more_elements_together_than_a_frame() -> None:
+    value = {"k": (0,) * 1000}
+    made, unfit = rows_of(Columns(Anchoring.NONE, [(ColumnBatch.of({"n": [value] * (MAX_ELEMENTS // 1000), "m": [1] * 1048}),)]))
+    assert unfit == [] and made.count == 1048
+    assert made.rows[-1] == made.unchanged(1047, Codec()) == (value, 1)
