@@ -244,6 +244,9 @@ class CustomGrouper:
             positions = list(dict.fromkeys(map(as_index, answer)))
         except TypeError:
             raise EmitError(f"a custom grouping returned {answer!r}; return a sequence of task indexes") from None
+        except Exception as error:
+            # The answer is a generator, which has raised only now.
+            raise EmitError(f"a custom grouping raised {type(error).__name__}: {error}") from error
         for position in positions:
             if not 0 <= position < self._targets:
                 raise EmitError(f"a custom grouping chose task {position}; the subscriber's tasks are 0 to {self._targets - 1}")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -251,6 +251,14 @@ def test_what_a_custom_grouping_raises_is_the_cause_of_the_error() -> None:
     with pytest.raises(EmitError, match="KeyError: 'unknown'") as caught:
         CustomGrouper(choose, 3).split(rows_of(1))
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_so_is_what_a_custom_grouping_raises_as_a_generator() -> None:
+    def choose(values: tuple[Any, ...]) -> Iterator[int]:
+        yield {"known": 0}[values[0]]
+
+    with pytest.raises(EmitError, match="a custom grouping raised KeyError: 'new'"):
+        CustomGrouper(choose, 3).split(rows_of("new"))  # type: ignore[arg-type]
 
 
 # -- in a task
