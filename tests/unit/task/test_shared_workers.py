@@ -62,7 +62,7 @@ def test_a_wait_for_bolts_behind_it_counts_in_full() -> None:
     assert before > 1_000 and task.task.inbound.allowance.size <= TARGET_S / (ROUND_S / 4)
 
 
-def fed(task: Solo, turns: int) -> int:
+def fed(task: Solo, turns: int, wait_s: float = 0.001) -> int:
     """Keep four frames of ten tuples before a bolt, a watermark behind each; return its allowance."""
     source, inbound, at = task.sources()[0], task.task.inbound, 0
     for _ in range(turns):
@@ -71,7 +71,7 @@ def fed(task: Solo, turns: int) -> int:
             task.feed(*[(at + value, value) for value in range(10)], sender=source, stamps=[at] * 10)
             task.deliver(watermark_frame(task.stamp(source), task.id, task.next_number(source), at))
         task.turn()
-        task.clock.now += 0.001
+        task.clock.now += wait_s
         task.confirm_all()
     return int(inbound.allowance.size)
 
@@ -100,3 +100,8 @@ def test_timers_count_in_full(event_time: bool) -> None:
 
     task = between(Slow("key"))
     assert fed(task, 500) <= 2 * TARGET_S / 0.02
+
+
+def test_a_batching_bolt_makes_one_call_in_a_round_however_many_tuples_wait() -> None:
+    task = Solo(chain(Scripted(), Batches(10, lambda _tuples, _collector: None), Sink()), "b")
+    assert fed(task, 500, ROUND_S) <= 2 * TARGET_S / (2 * ROUND_S / 10), "each call takes a turn, and so do its tuples"
