@@ -10,6 +10,7 @@ from tests.tasks.components import Plain, Scripted, Sink, chain
 from tests.tasks.solo import Solo
 from tests.unit.task.operators import between
 from tests.unit.task.test_batch_task import Batches
+from topo import ColumnBatch, ColumnBolt
 from topo.api.operator_bolts import ProcessBolt
 from topo.wire.frames import watermark_frame
 
@@ -17,6 +18,13 @@ ROUND_S = 0.05
 """Seconds from one turn of a task to its next, in a worker with many."""
 TARGET_S = 0.5
 """How long tuples may wait before a bolt: `queue_time`, as it is by default."""
+
+
+class PassedOn(ColumnBolt):
+    outputs = ("value",)
+
+    def execute_batch(self, batch: Any, collector: Any) -> None:
+        collector.emit_batch(batch)
 
 
 def rounds(task: Solo, count: int, values: int) -> int:
@@ -105,3 +113,20 @@ def test_timers_count_in_full(event_time: bool) -> None:
 def test_a_batching_bolt_makes_one_call_in_a_round_however_many_tuples_wait() -> None:
     task = Solo(chain(Scripted(), Batches(10, lambda _tuples, _collector: None), Sink()), "b")
     assert fed(task, 500, ROUND_S) <= 2 * TARGET_S / (2 * ROUND_S / 10), "each call takes a turn, and so do its tuples"
+
+
+def test_batches_count_by_their_rows_for_a_bolt_that_takes_tuples() -> None:
+    def slow(_tup: object, _collector: object) -> None:
+        task.clock.now += 0.000_001
+
+    task = Solo(chain(Scripted(), PassedOn(), Plain(slow)), "c")
+    columns, inbound = ColumnBatch.of({"value": list(range(5000))}), task.task.inbound
+    for turn in range(300):
+        while len(inbound.queue) < 8:
+            task.feed((columns,), sender=task.sources()[0])
+        task.turn()
+        task.clock.now += ROUND_S
+        task.confirm_all()
+        if turn == 200:
+            before = inbound.received
+    assert inbound.allowance.size <= 2 * (inbound.received - before) * TARGET_S / (99 * ROUND_S)

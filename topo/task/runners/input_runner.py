@@ -108,10 +108,10 @@ class InputRunner:
         """1 if `end_of_input` has raised when it was last called, and is not called again in this epoch."""
         self._tick_at: float | None = None
         self._tick = Origin(SYSTEM_COMPONENT, 0, TICK_STREAM)
-        self._slice_count, self._slice_s = 0, 0.0
-        """Tuples that the turn at hand has processed, and the seconds that they took."""
+        self._slice_count, self._slice_taken, self._slice_s = 0, 0, 0.0
+        """Tuples that the turn at hand has processed, those as senders count them, and the seconds that they took."""
         self._each_s = 0.0
-        """Seconds that a tuple took in the turn before."""
+        """Seconds that a tuple, as senders count, took in the last turn that has processed one."""
         self._blocked_s = 0.0
         """`blocked_s` of the task when its turn before began."""
         self._slice_latency = Histogram()
@@ -255,7 +255,7 @@ class InputRunner:
         With many tasks, frames are small, and each turn of a worker goes over all tasks.
         """
         inbound = self._inbound
-        self._slice_count, self._slice_s = 0, 0.0
+        self._slice_count, self._slice_taken, self._slice_s = 0, 0, 0.0
         while (head := inbound.head()) is not None and self._may_act:
             edge, frame = head
             is_done = self._process(edge, frame, now)
@@ -266,7 +266,8 @@ class InputRunner:
             now = max(now, inbound.busy_since)
         if self._slice_count:
             self._pace.note(self._slice_count, self._slice_s)
-            self._each_s = self._slice_s / self._slice_count
+        if self._slice_taken:
+            self._each_s = self._slice_s / self._slice_taken
 
     def _note_wait(self, allowance: Allowance, now: float) -> None:
         """Have the allowance learn how long the task has waited for its turn with input at hand."""
@@ -346,10 +347,11 @@ class InputRunner:
         if not count:
             return False
         inbound, counters = self._inbound, self._counters
+        # Senders count a batch of columns as one tuple, however many rows this bolt is given of it.
+        is_split = batch.origin.columnar and not self._options.takes_batches
+        taken = count if not is_split else frame.count if last == batch.count else 0
+        self._slice_taken += taken
         if inbound.allowance is not None:
-            # Senders count a batch of columns as one tuple, however many rows this bolt is given of it.
-            is_split = batch.origin.columnar and not self._options.takes_batches
-            taken = count if not is_split else frame.count if last == batch.count else 0
             inbound.allowance.note(taken, ended - inbound.busy_since, self._may_act)
         inbound.busy_since = ended
         self._slice_count += count
