@@ -168,7 +168,7 @@ class ColumnBatch:
 
         pa = pyarrow()
         try:
-            array = milliseconds_of(_whole(timestamps if _is_arrow(timestamps) else pa.array(timestamps)))
+            array = milliseconds_of(_whole(timestamps if _is_arrow(timestamps) else pa.array(_own(timestamps))))
         except (UnsupportedValueError, pa.ArrowException) as error:
             raise EmitError(f"timestamps: {error}") from error
         if array.null_count:
@@ -251,11 +251,16 @@ def _column(name: str, column: Any, who: str) -> Any:
         return column
     if hasattr(column, "dtype") and hasattr(column, "tolist"):
         try:
-            return pyarrow().array(column)
+            return pyarrow().array(_own(column))
         except ConfigError:
             return tuple(column.tolist())
     kind = type(column).__name__
     raise EmitError(f"{who}: column {name!r} is {column!r:.80} ({kind}); give a list, an Arrow array or a numpy array")
+
+
+def _own(column: Any) -> Any:
+    """Return a column that the caller's array may be filled anew behind: Arrow would share the memory of numpy and pandas."""
+    return column.copy() if hasattr(column, "copy") else column
 
 
 def _checked_array(name: str, column: Any) -> Any:

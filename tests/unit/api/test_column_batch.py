@@ -38,6 +38,13 @@ def test_a_batch_can_be_emitted_in_any_of_these_shapes(columns: Any) -> None:
     assert batch.to_arrow().equals(pa.record_batch({"word": ["a", "b"], "n": [1, 2]}))
 
 
+def test_an_array_of_numpy_may_be_filled_anew_when_its_batch_is_emitted() -> None:
+    numbers, stamps = numpy.array([1, 2]), numpy.array([5, 6])
+    batch = emitted({"word": ["a", "b"], "n": numbers}, stamps)
+    numbers[:] = stamps[:] = 9
+    assert batch.rows() == [("a", 1), ("b", 2)] and batch.stamp_list() == [5, 6]
+
+
 def test_numpy_arrays_become_arrow_arrays() -> None:
     batch = emitted({"word": ["a", "b"], "n": numpy.array([1, 2])})
     assert batch.is_arrow and batch["n"].type == pa.int64()
