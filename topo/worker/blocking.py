@@ -17,6 +17,7 @@ from topo.api.spout import BlockingSpout, Spout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import TopoInternalError
 from topo.operators.mailbox.mailbox import RejectedExecution
+from topo.operators.state.deep_copy import independent
 
 _MOST_WAITING = 1024
 _PAUSE_AFTER_ERROR_S = 1.0
@@ -28,6 +29,15 @@ class _Stopped(BaseException):
 
 def _look_again() -> None:
     """Do nothing: after a mail the task asks its spout, which reads the queue."""
+
+
+def _as_emitted(values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a row as they are now: `run` may change them before the task's thread takes the row."""
+    try:
+        return independent(values)  # type: ignore[no-any-return]
+    except Exception:
+        # It cannot be copied, nor carried; the task says why.
+        return values
 
 
 class _ThreadCollector:
@@ -44,11 +54,13 @@ class _ThreadCollector:
         self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
         """Emit one tuple; waits while there is no room or the topology is paused."""
+        values = _as_emitted(values)
         self._put(lambda collector: collector.emit(values, message_id, stream, timestamp))
 
     def emit_direct(
         self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
+        values = _as_emitted(values)
         self._put(lambda collector: collector.emit_direct(task, values, message_id, stream, timestamp))
 
     def emit_watermark(self, timestamp: int) -> None:

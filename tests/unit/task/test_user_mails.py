@@ -246,6 +246,32 @@ def test_the_thread_of_a_blocking_spout_enters_through_the_mailbox_and_ends_with
     assert ended.wait(10)
 
 
+def test_a_blocking_spout_may_change_what_it_has_emitted() -> None:
+    class Source(BlockingSpout):
+        outputs = ("value", "more")
+
+        def open(self, context: Any, collector: Any) -> None:
+            self.collector = collector
+
+        def run(self) -> None:
+            row: list[Any] = [0, {"n": 0}]
+            for number in range(3):
+                row[0] = row[1]["n"] = number
+                self.collector.emit(row)
+            emitted.set()
+
+        def cancel(self) -> None:
+            pass
+
+    emitted = threading.Event()
+    runner = BlockingSpoutRunner(Source())
+    solo = Solo(chain(runner, Sink()), "a")
+    assert emitted.wait(10)
+    solo.run()
+    assert solo.rows() == [(number, {"n": number}) for number in range(3)]
+    runner.close()
+
+
 def test_a_blocking_spout_whose_run_exits_is_reported_and_run_again() -> None:
     class Source(BlockingSpout):
         outputs = ("value",)
