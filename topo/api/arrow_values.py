@@ -111,6 +111,10 @@ def _durations(column: pa.Array) -> Values:
     return [None if value is None else timedelta(microseconds=value) for value in values]
 
 
+def _times(column: pa.Array) -> Values:
+    return _plain(column.cast(pa.time64("us")))
+
+
 def _dates(column: pa.Array) -> Values:
     days = _plain(column.cast(pa.date32()).cast(pa.int32()))
     try:
@@ -160,6 +164,7 @@ _CONVERTERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], Val
     (pa.types.is_timestamp, _timestamps),
     (pa.types.is_date, _dates),
     (pa.types.is_duration, _durations),
+    (pa.types.is_time64, _times),
     (_is_list, _lists),
     (pa.types.is_map, _maps),
     (pa.types.is_struct, _structs),

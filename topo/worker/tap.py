@@ -139,10 +139,20 @@ def _of_batches(rows: Sequence[Row], place: int) -> Row:
     """Return the row at a place of batches that follow each other."""
     for (batch,) in rows:
         if place < len(batch):
-            columns = [column[place] for column in batch.columns]
-            return tuple([one.as_py() for one in columns] if batch.is_arrow else columns)
+            return tuple([_of_arrow(column, place) if batch.is_arrow else column[place] for column in batch.columns])
         place -= len(batch)
     raise IndexError(place)
+
+
+def _of_arrow(column: Any, place: int) -> Any:
+    """Return a value of an Arrow array as a bolt is given it, or as Arrow shows one that no bolt could be given."""
+    from topo.api.arrow_values import values_of
+
+    try:
+        return values_of(column.slice(place, 1))[0]
+    except Exception:
+        # One column must not hide the others.
+        return str(column.slice(place, 1)).strip("[] \n")
 
 
 def short(value: Any) -> Any:

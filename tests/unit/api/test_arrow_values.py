@@ -75,6 +75,7 @@ def test_a_dictionary_gives_its_values() -> None:
     [
         (pa.array([2**62]).cast(pa.timestamp("us")), "Python cannot hold"),
         (pa.array([1]).cast(pa.timestamp("ns")), "would lose data"),
+        (pa.array([1]).cast(pa.time64("ns")), "would lose data"),
         (pa.array([10**7], pa.int32()).cast(pa.date32()), "years 1 to 9999"),
         (pa.array([[({"a": 1}, 1)]], pa.map_(pa.struct([("a", pa.int64())]), pa.int64())), "a map whose keys are"),
         (pa.array([None], pa.month_day_nano_interval()), "cast the column"),

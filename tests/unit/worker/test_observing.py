@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from topo.api.column_batch import ColumnBatch
@@ -92,6 +93,15 @@ def test_rows_of_batches_of_columns_are_shown_as_rows(time: Time) -> None:
     (report,) = tap.reports()
     assert report.seen == 30
     assert [row["fields"] for row in report.rows] == [{"word": "a", "count": 12}]
+
+
+def test_values_of_arrow_are_shown_as_a_bolt_gets_them_and_those_that_none_could_get_as_text(time: Time) -> None:
+    columns = {"word": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "count": pa.array([1], pa.timestamp("ns"))}
+    tap = reader(time, where="word['a'] == 1")
+    tap.of(TASK)("default", FIELDS, [(ColumnBatch.of(columns),)])
+    (report,) = tap.reports()
+    assert report.problem == ""
+    assert [row["fields"] for row in report.rows] == [{"word": "{'a': 1}", "count": "1970-01-01 00:00:00.000000001"}]
 
 
 def test_a_tap_disturbs_no_task(time: Time) -> None:
