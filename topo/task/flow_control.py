@@ -83,8 +83,8 @@ class OutEdge:
 
     @property
     def is_late(self) -> bool:
-        """Whether the receiver's worker has no time, and has not processed all that was offered."""
-        return self.load is not None and self.load >= BUSY and not self.is_confirmed
+        """Whether the receiver's worker has no time, and has not processed all that was offered. Never in the sender's worker."""
+        return not self.local and self.load is not None and self.load >= BUSY and not self.is_confirmed
 
     @property
     def spare(self) -> int | None:

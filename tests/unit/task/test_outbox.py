@@ -113,6 +113,19 @@ def test_rows_for_a_receiver_that_has_time_or_nothing_to_do_leave_when_the_task_
     assert box.take() == ["DATA 2#2 [3]"], "its worker has time, by the latest confirmation"
 
 
+def test_rows_for_a_task_of_the_same_idle_worker_leave_however_busy_it_was() -> None:
+    box = Box(window=8, local=True)
+    box.put(1)
+    box.outbox.flush(0.5)
+    box.put(2)
+    box.outbox.flush(0.5)
+    box.outbox.confirm(TaskId(2), 0, load=100)
+    box.take()
+    box.put(3)
+    box.outbox.flush(0.5)
+    assert box.take() == ["DATA 2#2 [3]"], "its confirmations wait, and it has processed all"
+
+
 def test_rows_without_room_gather_and_leave_with_the_confirmation_that_makes_room() -> None:
     box = Box(window=1)
     box.put(1)
