@@ -29,9 +29,15 @@ class BatchSplitter:
         self._grouper = grouper
 
     def split(self, batch: ColumnBatch) -> list[tuple[int, ColumnBatch]]:
-        """Return the part of each target that gets any row. Raises EmitError for a key that cannot be used."""
+        """Return the part of each target that gets any row. Raises EmitError for keys, or columns, that cannot be split."""
         keys = [batch[field] for field in self._fields]
-        return self._split_arrow(batch, keys) if batch.is_arrow else self._split_lists(batch, keys)
+        if not batch.is_arrow:
+            return self._split_lists(batch, keys)
+        try:
+            return self._split_arrow(batch, keys)
+        except pyarrow().ArrowException as error:
+            # Arrow cannot pick rows of some types, such as string_view.
+            raise EmitError(f"a batch cannot be split among tasks: {error}; cast the column") from error
 
     def _split_lists(self, batch: ColumnBatch, columns: list[Sequence[Any]]) -> list[tuple[int, ColumnBatch]]:
         keys: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))

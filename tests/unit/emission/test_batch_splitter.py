@@ -45,6 +45,12 @@ def test_dictionaries_are_split_by_their_values() -> None:
     assert sorted(row for _, part in parts for row in part.rows()) == [("x",), ("x",), ("y",)]
 
 
+def test_a_batch_with_a_column_whose_rows_arrow_cannot_pick_is_refused() -> None:
+    batch = ColumnBatch.of({"a": pa.array([*"abcd"]), "b": pa.array([*"abcd"], pa.string_view())})
+    with pytest.raises(EmitError, match="string_view.*; cast the column"):
+        BatchSplitter(("a",), grouper(0)).split(batch)
+
+
 def test_each_part_has_the_words_of_the_batch_and_bad_keys_are_rejected() -> None:
     rejected: list[int] = []
     subscription = SplitSubscription(BatchSplitter(("a",), grouper(0)), [TaskId(n) for n in range(TARGETS)])
