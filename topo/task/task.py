@@ -209,6 +209,9 @@ class Task:
         self.reports.on_time(now)
         outbound.report_silent_receiver(now)
         inbound.report_dead_edges(now)
+        if self._user is not None and self._blocked_since is not None:
+            # The runner counts it as time of its input.
+            self._note_blocked(self._user, now)
         # Timers become mails, so those that are due run before further input, as their time comes before it.
         self.runner.on_time(now)
         if self.mailbox.may_have_mail:

@@ -53,7 +53,8 @@ def test_the_work_of_the_bolt_itself_counts_in_full(each_s: float) -> None:
     assert rounds(task, 1_000, values=5) == pytest.approx(expected, rel=0.1)
 
 
-def test_a_wait_for_bolts_behind_it_counts_in_full() -> None:
+@pytest.mark.parametrize("turn_s", [0.0, 0.001])
+def test_a_wait_for_bolts_behind_it_counts_in_full(turn_s: float) -> None:
     task = Solo(chain(Scripted(), Plain(), Sink()), "b")
     before = rounds(task, 2_000, values=3)
     task.confirm(3, allowance=1)
@@ -62,7 +63,10 @@ def test_a_wait_for_bolts_behind_it_counts_in_full() -> None:
         task.run()
         task.feed(4)
         assert task.task.runner.is_blocked
-        task.clock.now += ROUND_S
+        task.clock.now += turn_s
+        task.turn()
+        task.clock.now += ROUND_S - turn_s
+        task.turn()
         task.confirm(3, allowance=1)
         task.run()
         task.confirm(3, allowance=1)
