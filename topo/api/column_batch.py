@@ -259,7 +259,7 @@ def _column(name: str, column: Any, who: str) -> Any:
 
 
 def _own(column: Any) -> Any:
-    """Return a column that the caller's array may be filled anew behind: Arrow would share the memory of numpy and pandas."""
+    """Return a copy of an array of numpy or pandas, which the caller may fill again: Arrow would share its memory."""
     return column.copy() if hasattr(column, "copy") else column
 
 

@@ -36,7 +36,7 @@ def _as_emitted(values: Sequence[Any]) -> Sequence[Any]:
     try:
         return independent(values)  # type: ignore[no-any-return]
     except Exception:
-        # It cannot be copied, nor carried; the task says why.
+        # It cannot be copied, nor carried; the task reports why.
         return values
 
 

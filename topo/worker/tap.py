@@ -145,7 +145,7 @@ def _of_batches(rows: Sequence[Row], place: int) -> Row:
 
 
 def _of_arrow(column: Any, place: int) -> Any:
-    """Return a value of an Arrow array as a bolt is given it, or as Arrow shows one that no bolt could be given."""
+    """Return a value of an Arrow array as a bolt is given it, or the text of Arrow where no bolt could be given it."""
     from topo.api.arrow_values import values_of
 
     try:
