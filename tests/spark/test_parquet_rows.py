@@ -17,7 +17,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from topo.api.arrow_values import NotRepresentable  # noqa: E402
 from topo.spark.parquet_rows import ParquetRows, Position, SchemaDiffers, TornFile  # noqa: E402
-from topo.spark.snapshot import list_parquet  # noqa: E402
+from topo.spark.snapshot import has_partitions, list_parquet  # noqa: E402
 
 Rows = list[tuple[tuple[Any, ...], Position]]
 
@@ -73,6 +73,12 @@ def test_files_that_spark_passes_over_are_passed_over(tmp_path: Path) -> None:
     for name in ("_SUCCESS", ".a.parquet.crc", "_temporary/0/b.parquet", ".hidden/c.parquet"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"no parquet")
+    assert [values for values, _ in read(reader(tmp_path))] == [(0,), (1,), (2,)]
+
+
+def test_a_folder_of_a_partition_is_not_hidden_by_the_name_of_its_column(tmp_path: Path) -> None:
+    write(tmp_path, "_day=2024-01-01/a.parquet", range(3))
+    assert has_partitions(str(tmp_path))
     assert [values for values, _ in read(reader(tmp_path))] == [(0,), (1,), (2,)]
 
 

@@ -34,7 +34,9 @@ class SparkSnapshot:
 
 
 def list_parquet(paths: Sequence[str], source: str) -> SparkSnapshot:
-    """Return the parquet files below some paths: all files but those that Spark passes over, whose names begin with _ or a dot.
+    """Return the parquet files below some paths: all files but those that Spark passes over.
+
+    Their names, or those of their folders, begin with a dot, or with _ and are not those of a partition.
 
     Raises:
         NotFoundError: a path does not exist.
@@ -67,7 +69,7 @@ def _files(path: str) -> list[str]:
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith(("_", "."))
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def read_snapshot(folder: Path, source: str) -> SparkSnapshot | None:
