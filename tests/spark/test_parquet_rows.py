@@ -190,6 +190,14 @@ def test_a_moment_in_the_old_format_of_spark_is_a_moment(tmp_path: Path) -> None
     assert [values for values, _ in found] == [(datetime(2013, 7, 1, 12, tzinfo=UTC),), (None,)]
 
 
+def test_files_in_the_old_and_the_new_format_of_spark_go_together(tmp_path: Path) -> None:
+    moments = pa.table({"at": pa.array([datetime(2013, 7, 1, 12)], pa.timestamp("us"))})
+    pq.write_table(moments, tmp_path / "0.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(moments.cast(pa.schema([("at", pa.timestamp("us", "UTC"))])), tmp_path / "1.parquet")
+    found = read(reader(tmp_path, fields=("at",)))
+    assert [values for values, _ in found] == [(datetime(2013, 7, 1, 12, tzinfo=UTC),)] * 2
+
+
 def test_a_value_that_cannot_be_had_names_file_and_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": pa.array([1], pa.timestamp("ns"))}), tmp_path / "0.parquet", version="2.6")
     with pytest.raises(NotRepresentable, match=r"0\.parquet: column 'at': .*would lose data"):

@@ -172,12 +172,7 @@ class ParquetRows:
                 raise SchemaDiffers(f"{path} has no column {name!r}; it has {', '.join(map(repr, file.schema_arrow.names))}")
             if not is_same_type(types[name], first):
                 raise SchemaDiffers(f"{path}: column {name!r} is {types[name]}, and {first} in {self._root / self._files[0][0]}")
-        moments = {
-            column.path
-            for column in (file.schema.column(index) for index in range(len(file.schema)))
-            if column.physical_type == "INT96"
-        }
-        return frozenset(moments & set(self._columns))
+        return frozenset(name for name, kind in types.items() if not kind.equals(file.schema_arrow.field(name).type))
 
     def _first_types(self, path: Path, file: pq.ParquetFile) -> dict[str, pa.DataType]:
         first = self._path(0)
@@ -193,7 +188,10 @@ class ParquetRows:
 
 def _types_of(file: pq.ParquetFile, columns: Sequence[str]) -> dict[str, pa.DataType]:
     schema = file.schema_arrow
-    return {name: schema.field(name).type for name in columns if schema.get_field_index(name) >= 0}
+    types = {name: schema.field(name).type for name in columns if schema.get_field_index(name) >= 0}
+    leaves = [file.schema.column(index) for index in range(len(file.schema))]
+    moments = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"} & set(types)
+    return types | dict.fromkeys(moments, pa.timestamp("us", "UTC"))
 
 
 def columns_of(path: Path) -> tuple[str, ...]:
