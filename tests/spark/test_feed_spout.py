@@ -103,6 +103,23 @@ def test_a_chunk_with_a_row_that_no_frame_can_hold_is_refused_with_the_reason(tm
         spout.close()
 
 
+def test_a_chunk_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["number", "number", "at"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    spout, emitted, address = opened(tmp_path)
+    emitted.report_error = lambda error: emitted.messages.append((error, None, None))
+    try:
+        with sending(address) as sender:
+            sender.send(b"1", sink.getvalue().to_pybytes())
+            with at_the_same_time(sender.wait_done) as raised:
+                turn(spout, emitted, 1)
+            assert isinstance(raised[0], FeedRefused) and "number" in str(raised[0])
+    finally:
+        spout.close()
+
+
 def test_rows_of_a_batch_are_for_batches() -> None:
     with pytest.raises(ConfigError, match="batch_rows=5 is for batches"):
         FeedSpout(FIELDS, batch_rows=5)

@@ -123,7 +123,7 @@ class FeedSpout(RetryingSpout):
     def _begin(self, chunk: Chunk) -> bool:
         try:
             messages = list(self._read(chunk.body))
-        except (UserError, pa.ArrowException) as error:
+        except Exception as error:  # whatever it is, `feed` would wait for the chunk for ever
             self._listener.refuse(chunk.id, str(error))
             self._collector.report_error(error)
             return False
