@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.support import eventually
 from topo.errors import ConfigError
-from topo.transport.feed import Chunk, FeedAddress, FeedListener, FeedLost, FeedRefused, FeedSender, new_feed_address
+from topo.transport.feed import MAX_CHUNK_BYTES, Chunk, FeedAddress, FeedListener, FeedLost, FeedRefused, FeedSender, new_feed_address
 
 PATIENCE_S = 20.0
 
@@ -157,6 +157,16 @@ def test_a_refusal_comes_with_its_reason() -> None:
         with at_the_same_time(sender.wait_done) as raised:
             listener.refuse(taken(listener).id, "no column 'x'")
         assert isinstance(raised[0], FeedRefused) and str(raised[0]) == "no column 'x'"
+
+
+def test_a_chunk_that_is_too_long_for_the_link_is_refused_and_not_sent_for_ever() -> None:
+    with listening() as listener, sending(listener.address) as sender:
+        with pytest.raises(FeedRefused, match="a row of 67,107,841 bytes is too long: at most 67,107,840"):
+            sender.send(b"1", bytes(MAX_CHUNK_BYTES + 1))
+        sender.send(b"2", bytes(MAX_CHUNK_BYTES))
+        with at_the_same_time(sender.wait_done) as raised:
+            listener.done(taken(listener).id)
+        assert not raised
 
 
 def test_whoever_has_not_the_key_is_not_heard() -> None:

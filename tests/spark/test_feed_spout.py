@@ -14,8 +14,9 @@ from tests.spark.test_feed_link import PATIENCE_S, at_the_same_time, sending  # 
 from topo import ColumnBatch, ConfigError, UnsupportedValueError  # noqa: E402
 from topo.api.context import TaskContext  # noqa: E402
 from topo.spark import FeedSpout  # noqa: E402
+from topo.spark.feed_push import _chunks  # noqa: E402
 from topo.spark.feed_spout import address_path, read_address  # noqa: E402
-from topo.transport.feed import FeedAddress, FeedRefused  # noqa: E402
+from topo.transport.feed import MAX_CHUNK_BYTES, FeedAddress, FeedRefused  # noqa: E402
 
 FIELDS = ("number",)
 
@@ -118,6 +119,13 @@ def test_a_chunk_that_cannot_be_read_is_refused_with_the_reason(tmp_path: Path) 
             assert isinstance(raised[0], FeedRefused) and "number" in str(raised[0])
     finally:
         spout.close()
+
+
+def test_rows_of_very_different_size_are_cut_into_chunks_that_the_link_takes() -> None:
+    rows = ["short"] * 300 + ["x" * (8 << 20)] * 10
+    chunks = list(_chunks(iter([pa.record_batch({"number": rows})])))
+    assert sum(count for _, count in chunks) == len(rows)
+    assert max(len(body) for body, _ in chunks) < MAX_CHUNK_BYTES
 
 
 def test_rows_of_a_batch_are_for_batches() -> None:

@@ -68,8 +68,7 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[bytes, int]]:
 
 
 def _pieces(batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
-    if not batch.num_rows:
-        return ()
-    parts = min(batch.num_rows, -(-batch.nbytes // _MOST_BYTES) or 1)
-    size = -(-batch.num_rows // parts)
-    return [batch.slice(start, size) for start in range(0, batch.num_rows, size)]
+    if batch.num_rows > 1 and batch.nbytes > _MOST_BYTES:
+        middle = batch.num_rows // 2
+        return [*_pieces(batch.slice(0, middle)), *_pieces(batch.slice(middle))]
+    return [batch] if batch.num_rows else []

@@ -36,7 +36,9 @@ from topo.transport.zap import Socket, ZapHandler, endpoint_of
 
 CHUNK, ASK = b"chunk", b"ask"
 DONE, WORKING, UNKNOWN, REFUSED = b"done", b"working", b"unknown", b"refused"
-MAX_CHUNK_BYTES = 64 << 20
+_MAX_FRAME_BYTES = 64 << 20
+MAX_CHUNK_BYTES = _MAX_FRAME_BYTES - 1024
+"""Encryption makes a frame of it that is a little longer."""
 _MOST_WAITING = 256
 """Chunks that may wait for the task; the senders of more have to retry."""
 _REMEMBERED = 20_000
@@ -116,7 +118,7 @@ class FeedListener:
         self._zap = ZapHandler(self._context, allowed)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.linger = 0
-        self._socket.maxmsgsize = MAX_CHUNK_BYTES
+        self._socket.maxmsgsize = _MAX_FRAME_BYTES
         self._socket.sndhwm = 0
         self._socket.heartbeat_ivl, self._socket.heartbeat_timeout = _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS
         self._zap.guard(self._socket, address.server_secret)
@@ -259,7 +261,7 @@ class FeedSender:
     def _connect(self, address: FeedAddress) -> Socket:
         socket = self._context.socket(zmq.DEALER)
         socket.linger = 0
-        socket.maxmsgsize = MAX_CHUNK_BYTES
+        socket.maxmsgsize = _MAX_FRAME_BYTES
         # Frames sent without a connection would arrive late, and twice: after a restart the task asks for the chunk.
         socket.immediate = 1
         socket.heartbeat_ivl, socket.heartbeat_timeout = _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS
@@ -278,8 +280,10 @@ class FeedSender:
 
         Raises:
             FeedLost: a task was silent for too long.
-            FeedRefused: a task cannot use a chunk.
+            FeedRefused: a task cannot use a chunk, or this one is longer than one may be.
         """
+        if len(body) > MAX_CHUNK_BYTES:
+            raise FeedRefused(f"a row of {len(body):,} bytes is too long: at most {MAX_CHUNK_BYTES:,} go to a topology at once")
         while len(self._pending) >= self._window:
             self._step()
         task = self._turn % len(self._sockets)
