@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def test_copied_code_is_packed_under_the_names_that_specs_use(tmp_path: Path) ->
     folder = Path(copy.reference.rpartition(":")[0]).parents[1].name
     packed = names_in(zip_code(copy.reference, tmp_path / "code", tmp_path))
     assert packed == {f"{folder}/{name}" for name in ("package/__init__.py", "package/flow.py", "package/table.txt", ".origin")}
+
+
+def test_files_without_a_date_are_packed(tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "flow.py").write_text("1")
+    os.utime(code / "flow.py", (0, 0))
+    assert names_in(zip_code(f"{code}/flow.py", code, tmp_path)) == {"flow.py"}
 
 
 def test_installed_code_is_not_packed(tmp_path: Path) -> None:

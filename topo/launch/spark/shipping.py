@@ -54,7 +54,7 @@ def _sources(package: Path) -> list[Path]:
 
 
 def _zip(path: Path, root: Path, files: Iterable[Path]) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for file in files:
             archive.write(file, file.relative_to(root))
     return path
