@@ -6,6 +6,7 @@ import pytest
 
 from topo.errors import UserError
 from topo.launch.spark.cluster import SlotWatch, registration_s, spark_settings
+from topo.launch.spark.context import address_of_driver
 from topo.storage.submitted import SparkCluster
 
 
@@ -62,6 +63,12 @@ def test_executors_are_waited_for_as_spark_reads_its_setting(master: str, given:
 def test_cores_of_executors_are_a_number(cores: str) -> None:
     with pytest.raises(UserError, match=f"spark.executor.cores={cores} is no number of cores"):
         spark_settings(SparkCluster(master="yarn", conf={"spark.executor.cores": cores}), "t", 4, "10.0.0.1")
+
+
+@pytest.mark.parametrize("master", ["k8s://https://127.0.0.1", "k8s://127.0.0.1:", "k8s://"])
+def test_an_api_server_without_a_port_is_refused(master: str) -> None:
+    with pytest.raises(UserError, match="write k8s://https://host:443"):
+        address_of_driver(SparkCluster(master=master))
 
 
 def watch(needed: int = 4) -> SlotWatch:

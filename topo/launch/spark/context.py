@@ -58,7 +58,7 @@ def address_of_driver(cluster: SparkCluster) -> str:
     if cluster.master.startswith("spark://"):
         return address_towards(_answering_master(cluster.master)[0])
     if cluster.master.startswith("k8s://"):
-        return address_towards(host_and_port("//".join(["k8s:", *cluster.master.removeprefix("k8s://").split("://")[-1:]]))[0])
+        return address_towards(_api_server(cluster.master))
     return "127.0.0.1"
 
 
@@ -81,6 +81,14 @@ def _address_of(name: str) -> str:
         return socket.gethostbyname(name)
     except OSError as error:
         raise TopoEnvironmentError(f"{name} is no address of this machine: {error}") from error
+
+
+def _api_server(url: str) -> str:
+    """Return the host of a Kubernetes API server, whose address may have a scheme. Raises UserError when it has no port."""
+    try:
+        return host_and_port("k8s://" + url.rpartition("://")[2])[0]
+    except ValueError:
+        raise UserError(f"{url!r} is not the URL of a Kubernetes API server: write k8s://https://host:443") from None
 
 
 def _answering_master(url: str) -> tuple[str, int]:
