@@ -29,7 +29,7 @@ _KINDS = ("total", "component", "edge", "worker")
     )
 )
 @name_argument
-@click.option("--component", "components", multiple=True, help="Only this component. May be repeated.")
+@click.option("--component", "components", multiple=True, help="Only this component.")
 @click.option("--since", type=TimeSpan(), default="15m", show_default=True, help="From how long ago.")
 @click.option("--step", type=TimeSpan(), help="Time between two points; by default what gives 60 of them.")
 @click.option("--series", help="These series, separated by commas; by default in,out,capacity,in_front,p99; all: every one.")
