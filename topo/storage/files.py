@@ -273,7 +273,7 @@ class RemoteFiles:
     acts_late = True
 
     def __init__(self, url: str) -> None:
-        """Reach the root. Raises TopoEnvironmentError when fsspec, or its package for this kind of URL, is not installed."""
+        """Reach the root. Raises TopoEnvironmentError when it cannot be, or a package for it is not installed."""
         try:
             from fsspec.core import url_to_fs
         except ImportError as error:
@@ -282,7 +282,7 @@ class RemoteFiles:
         try:
             self._system: Any
             self._system, root = url_to_fs(url)
-        except (ImportError, ValueError) as error:
+        except Exception as error:  # some connect at once, and each has its own errors
             raise TopoEnvironmentError(f"cannot use {url}: {error}") from error
         self._root = root.rstrip("/")
 
@@ -347,7 +347,7 @@ class RemoteFiles:
 
 
 def open_files(url: str, *, makes_root: bool = True) -> Files:
-    """Return the files at a path or URL. Raises TopoEnvironmentError when something needed for it is not installed.
+    """Return the files at a path or URL. Raises TopoEnvironmentError when it cannot be reached, or a package is missing.
 
     Args:
         makes_root: as that of `LocalFiles`.

@@ -59,6 +59,11 @@ def test_a_url_of_an_unknown_kind_is_refused_when_the_store_is_opened() -> None:
         open_files("nosuch://bucket/a/")
 
 
+def test_a_store_that_refuses_the_connection_is_an_environment_fault() -> None:
+    with pytest.raises(TopoEnvironmentError, match="cannot use ftp://127.0.0.1:1/a: .*Connection refused"):
+        open_files("ftp://127.0.0.1:1/a")
+
+
 def test_a_local_path_needs_no_fsspec(tmp_path: Path) -> None:
     assert isinstance(open_files(str(tmp_path)), LocalFiles)
     assert isinstance(open_files(f"file://{tmp_path}"), LocalFiles)
