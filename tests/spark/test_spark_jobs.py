@@ -207,6 +207,14 @@ def test_the_number_of_rows_is_known_and_all_are_read_be_they_none_or_many(spark
         assert len(rows_of(SparkSpout(str(tmp_path / f"rows-{rows}")))) == rows
 
 
+def test_the_folder_of_rows_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "my rows, 50% übrig"
+    folder.mkdir()
+    order = Order("n", folder, source_of(None, None, "SELECT 1 AS n", None, "parquet", {}), ("n",), "local[1]", {})
+    assert write_rows(spark, order, folder / "rows") == 1
+    assert rows_of(SparkSpout(folder / "rows")) == [(1,)]
+
+
 def test_a_wrong_query_shows_among_the_errors_and_spark_is_not_asked_again(scene: Scene) -> None:
     body = "def spout():\n    return SparkSpout(sql='SELECT nonsense FROM nowhere', fields=('number',))\n"
     running = scene.submit(scene.file(HEAD + body + TAIL))

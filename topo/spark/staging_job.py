@@ -83,7 +83,8 @@ def write_rows(spark: SparkSession, order: Order, rows: Path) -> int:
         frame = order.source.read(spark, order.columns)
         seen = Observation("rows")
         writer = frame.observe(seen, count(lit(1)).alias("rows")).write.mode("overwrite")
-        writer.option("parquet.block.size", str(_ROW_GROUP_BYTES)).parquet(rows.resolve().as_uri())
+        # No URI: Spark would take %20 for a part of the name.
+        writer.option("parquet.block.size", str(_ROW_GROUP_BYTES)).parquet(f"file://{rows.resolve()}")
     except Exception as error:
         is_wrong = isinstance(error, AnalysisException | ParseException) or _is_of_function(error, order)
         raise StagingFailed(f"Spark cannot make the rows of {order.source}: {_text(error)}", is_wrong) from error
