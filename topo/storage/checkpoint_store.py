@@ -20,7 +20,7 @@ from topo.checkpoint.manifest import Manifest, decode_manifest, encode_manifest,
 from topo.errors import CheckpointDamagedError, CheckpointMissingError, CheckpointRefusedError, TopoEnvironmentError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
-from topo.storage.files import Files, PartFiles, open_files
+from topo.storage.files import Files, PartFiles, open_files, shown
 
 MANIFEST = "manifest.json"
 ABANDONED = "manifest.abandoned.json"
@@ -100,6 +100,7 @@ class CheckpointStore(PartStore):
         self._topology = topology
         self._keep = keep
         self.url = files.url
+        self._shown = shown(files.url)
 
     def make_root(self) -> None:
         """Make the place, for writers that do not. Raises TopoEnvironmentError when it cannot be made."""
@@ -215,11 +216,11 @@ class CheckpointStore(PartStore):
                 passed_over.append(number)
                 continue
             if expected > number and not problems:
-                problems.append(f"checkpoint {expected} was complete and is gone from {self.url}")
+                problems.append(f"checkpoint {expected} was complete and is gone from {self._shown}")
             return Found(manifest, tuple(problems), tuple(passed_over))
         if problems or expected:
             what = "; ".join(problems) or f"checkpoint {expected} was complete and is gone"
-            raise CheckpointMissingError(f"there is no checkpoint to restore in {self.url}: {what}")
+            raise CheckpointMissingError(f"there is no checkpoint to restore in {self._shown}: {what}")
         return Found(None)
 
     def load(self, checkpoint: int) -> Manifest:
@@ -231,15 +232,15 @@ class CheckpointStore(PartStore):
             CheckpointRefusedError: it is another topology's, or a newer version's.
         """
         if self._is_abandoned(checkpoint):
-            raise CheckpointMissingError(f"checkpoint {checkpoint} was abandoned in {self.url}")
+            raise CheckpointMissingError(f"checkpoint {checkpoint} was abandoned in {self._shown}")
         name = _manifest(checkpoint)
         try:
             manifest = decode_manifest(self._files.read(name), name)
         except FileNotFoundError:
-            raise CheckpointMissingError(f"checkpoint {checkpoint} is not complete in {self.url}") from None
+            raise CheckpointMissingError(f"checkpoint {checkpoint} is not complete in {self._shown}") from None
         if manifest.topology != self._topology:
             raise CheckpointRefusedError(
-                f"{self.url} holds checkpoints of topology {manifest.topology!r}, not of {self._topology!r}; name another folder"
+                f"{self._shown} holds checkpoints of topology {manifest.topology!r}, not of {self._topology!r}; name another folder"
             )
         if manifest.checkpoint != checkpoint:
             raise CheckpointDamagedError(name, f"it is that of checkpoint {manifest.checkpoint}")
@@ -260,7 +261,7 @@ class CheckpointStore(PartStore):
         """
         manifest = self.load(checkpoint)
         if any(stored.checkpoint == checkpoint for stored in target.checkpoints()):
-            raise CheckpointRefusedError(f"{target.url} has a checkpoint {checkpoint} already; name another folder")
+            raise CheckpointRefusedError(f"{target._shown} has a checkpoint {checkpoint} already; name another folder")
         for part in manifest.parts:
             verify_part(self._reader(part.file), name_of(part, manifest))
             target._files.write(part.file, [self._files.read(part.file)])
@@ -314,7 +315,7 @@ def topology_of(root: str) -> str:
             damage = damage or error
     if damage is not None:
         raise damage
-    raise CheckpointMissingError(f"there is no complete checkpoint in {root}")
+    raise CheckpointMissingError(f"there is no complete checkpoint in {shown(root)}")
 
 
 def _folder(checkpoint: int) -> str:

@@ -6,6 +6,7 @@ A name is relative to the root, with slashes. A written file exists as a whole o
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -277,13 +278,13 @@ class RemoteFiles:
         try:
             from fsspec.core import url_to_fs
         except ImportError as error:
-            raise TopoEnvironmentError(f"checkpoints in {url} need fsspec: {pip_install(EXTRAS['remote'])}") from error
+            raise TopoEnvironmentError(f"checkpoints in {shown(url)} need fsspec: {pip_install(EXTRAS['remote'])}") from error
         self.url = url
         try:
             self._system: Any
             self._system, root = url_to_fs(url)
         except Exception as error:  # some connect at once, and each has its own errors
-            raise TopoEnvironmentError(f"cannot use {url}: {error}") from error
+            raise TopoEnvironmentError(f"cannot use {shown(url)}: {error}") from error
         self._root = root.rstrip("/")
 
     def make_root(self) -> None:
@@ -343,7 +344,7 @@ class RemoteFiles:
         except passed_on:
             raise
         except Exception as error:  # each file system has its own errors
-            raise TopoEnvironmentError(f"cannot {verb} {self.url}/{name}: {error}") from error
+            raise TopoEnvironmentError(f"cannot {verb} {shown(self.url)}/{name}: {error}") from error
 
 
 def open_files(url: str, *, makes_root: bool = True) -> Files:
@@ -357,6 +358,11 @@ def open_files(url: str, *, makes_root: bool = True) -> Files:
     if url.startswith("file://"):
         return LocalFiles(Path(url.removeprefix("file://")), makes_root=makes_root)
     return RemoteFiles(url.rstrip("/"))
+
+
+def shown(url: str) -> str:
+    """Return a path or URL for messages, without a password."""
+    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", url)
 
 
 def _make_folder(folder: Path, system: FileSystem) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.storage.checkpoint_files import complete, write
-from topo.errors import TopoEnvironmentError
+from topo.errors import CheckpointMissingError, TopoEnvironmentError
 from topo.storage.checkpoint_store import open_store
 from topo.storage.files import LocalFiles, RemoteFiles, open_files
 
@@ -62,6 +62,18 @@ def test_a_url_of_an_unknown_kind_is_refused_when_the_store_is_opened() -> None:
 def test_a_store_that_refuses_the_connection_is_an_environment_fault() -> None:
     with pytest.raises(TopoEnvironmentError, match="cannot use ftp://127.0.0.1:1/a: .*Connection refused"):
         open_files("ftp://127.0.0.1:1/a")
+
+
+def test_a_password_in_a_url_is_not_shown() -> None:
+    with pytest.raises(TopoEnvironmentError, match=r"cannot use nosuch://me:\*\*\*@host/a") as refused:
+        open_files("nosuch://me:secret@host/a")
+    store = open_store("memory://me:secret@host/a", "words")
+    with pytest.raises(CheckpointMissingError, match=r"in memory://me:\*\*\*@host/a") as missing:
+        store.load(1)
+    store._files._system = None  # type: ignore[attr-defined]
+    with pytest.raises(TopoEnvironmentError, match=r"cannot write memory://me:\*\*\*@host/a/") as broken:
+        write(store, 1)
+    assert not any("secret" in str(error.value) for error in (refused, missing, broken))
 
 
 def test_a_local_path_needs_no_fsspec(tmp_path: Path) -> None:
