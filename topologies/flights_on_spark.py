@@ -12,6 +12,8 @@ parquet, and Spark's SQL reads them. Event time is the moment of departure, as t
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -48,8 +50,9 @@ def departures(spark: SparkSession, month: int = 0) -> DataFrame:
         month: from 1 to 12; 0: the whole year.
     """
     folder = data_folder()
-    # Spark reads no zip; its process ends with the job, and the file is for that alone.
+    # Spark reads no zip; its process ends with the job, and the file with the process.
     raw = tempfile.mkdtemp(prefix="flights-")
+    atexit.register(shutil.rmtree, raw, ignore_errors=True)
     with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
         archive.extract("flights.csv", raw)
 
