@@ -12,7 +12,16 @@ import pytest
 
 from tests.integration.support import eventually
 from topo.errors import ConfigError
-from topo.transport.feed import MAX_CHUNK_BYTES, Chunk, FeedAddress, FeedListener, FeedLost, FeedRefused, FeedSender, new_feed_address
+from topo.transport.feed import (
+    MAX_CHUNK_BYTES,
+    Chunk,
+    FeedAddress,
+    FeedListener,
+    FeedLost,
+    FeedRefused,
+    FeedSender,
+    new_feed_address,
+)
 
 PATIENCE_S = 20.0
 

@@ -267,7 +267,7 @@ class Solo:
         self.run()
 
     def confirm(self, target: int, number: int | None = None, load: int = 0, allowance: int = 0) -> None:
-        """Have a receiver confirm up to a frame, without a number all that it has got; with the load of its worker and a grant."""
+        """Have a receiver confirm up to a frame, without a number all that it has got; with its worker's load, and a grant."""
         last = self.task.outbound.outbox.edges[TaskId(target)].next_number - 1 if number is None else number
         self.deliver(confirm_frame(self.stamp(target), self.id, last, allowance, load))
 

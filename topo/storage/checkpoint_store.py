@@ -240,7 +240,8 @@ class CheckpointStore(PartStore):
             raise CheckpointMissingError(f"checkpoint {checkpoint} is not complete in {self._shown}") from None
         if manifest.topology != self._topology:
             raise CheckpointRefusedError(
-                f"{self._shown} holds checkpoints of topology {manifest.topology!r}, not of {self._topology!r}; name another folder"
+                f"{self._shown} holds checkpoints of topology {manifest.topology!r}, not of {self._topology!r}; "
+                "name another folder"
             )
         if manifest.checkpoint != checkpoint:
             raise CheckpointDamagedError(name, f"it is that of checkpoint {manifest.checkpoint}")

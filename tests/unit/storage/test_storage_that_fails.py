@@ -60,7 +60,7 @@ def test_a_url_of_an_unknown_kind_is_refused_when_the_store_is_opened() -> None:
 
 
 def test_a_store_that_refuses_the_connection_is_an_environment_fault() -> None:
-    with pytest.raises(TopoEnvironmentError, match="cannot use ftp://127.0.0.1:1/a: .*Connection refused"):
+    with pytest.raises(TopoEnvironmentError, match=r"cannot use ftp://127.0.0.1:1/a: .*Connection refused"):
         open_files("ftp://127.0.0.1:1/a")
 
 
