@@ -22,9 +22,11 @@ class _Upload(io.BytesIO):
         self._path = path
 
     def close(self) -> None:
-        if not self.closed:
-            _put(self._path, self.getvalue())
-        super().close()
+        try:
+            if not self.closed:
+                _put(self._path, self.getvalue())
+        finally:
+            super().close()
 
 
 def _put(path: str, data: bytes) -> None:
