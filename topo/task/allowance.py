@@ -58,7 +58,8 @@ class Allowance:
         """
         self._done += done
         self._seconds += seconds
-        if self._done and (self._done >= self.size or self._seconds >= self._target_s):
+        # Time without tuples counts for the next ones: the last ones have not taken it.
+        if done and (self._done >= self.size or self._seconds >= self._target_s):
             self.each_s = self._seconds / self._done
             fits = self.most if self.each_s * self.most <= self._target_s else int(self._target_s / self.each_s)
             self.size = max(1, min(GROWTH * self.size if may_grow else self.size, fits))
