@@ -311,7 +311,7 @@ CHECKPOINT_PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
 SECOND_PLANTS: dict[Plant, tuple[set[int], tuple[int, ...], str]] = {
     restored_manifests_are_not_kept: ({16}, (1,), "death_in_a_write"),
     ready_of_an_older_epoch_counts: ({16}, (3,), "slow_news"),
-    an_epoch_begins_while_a_manifest_is_written: ({7, 16}, (21,), "scenario"),
+    an_epoch_begins_while_a_manifest_is_written: ({7, 16}, (82,), "scenario"),
     covered_messages_are_not_remembered: ({7}, (0,), "death_between_acks"),
     tokens_of_later_checkpoints_are_published: ({16}, (4,), "slow_news"),
 }
