@@ -7,14 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from topo_cli.options import TimeSpan, examples, name_argument, reading_options
-
-if TYPE_CHECKING:
-    pass
 
 _LOOK_S = 0.2
 _COLORS = ("cyan", "magenta", "blue", "green", "yellow")

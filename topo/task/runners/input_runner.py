@@ -271,13 +271,13 @@ class InputRunner:
 
     def _note_wait(self, allowance: Allowance, now: float) -> None:
         """Have the allowance learn how long the task has waited for its turn with input at hand."""
-        inbound, counters = self._inbound, self._counters
+        inbound, counters, part = self._inbound, self._counters, 1.0
         blocked_s, self._blocked_s = counters.blocked_s - self._blocked_s, counters.blocked_s
         # Of batches one call is a turn, however many tuples are at hand.
-        part = 0.0 if self._options.ready is None else 1.0
-        for at_hand in accumulate(frame.count for _, frame in inbound.queue):
-            if part >= 1.0 or (part := self._pace.filled(at_hand, at_hand * self._each_s)) >= 1.0:
-                break
+        if self._options.ready is None:
+            for at_hand in accumulate(frame.count for _, frame in inbound.queue):
+                if (part := self._pace.filled(at_hand, at_hand * self._each_s)) >= 1.0:
+                    break
         allowance.waited(now - inbound.busy_since, blocked_s, part)
         inbound.busy_since = now
 
