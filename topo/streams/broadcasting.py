@@ -10,7 +10,7 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.errors import TopoInternalError
 from topo.streams.chain import Chain, check_key
-from topo.streams.components import INPUT, OutputFields, reading
+from topo.streams.components import OUTPUT, OutputFields, reading
 from topo.streams.graph import Node
 from topo.streams.records import Layout, layout_of
 
@@ -44,8 +44,8 @@ class EnrichBolt(StatefulBolt):
         self.chain.open(context)
         table = MappingProxyType(self._table)
         space: dict[str, Any] = {"TABLES": self._tables, "learn": self._learn, "function": self._function, "table": table}
-        before = ["if (tup.origin.component, tup.origin.stream) in TABLES: learn(tup.values); return", *INPUT]
-        before += [*reading(self._layout, self._keyed, space), "r = function(r, table)"]
+        before = ["if (tup.origin.component, tup.origin.stream) in TABLES: learn(tup.values); return", *OUTPUT]
+        before += ["values = tup.values", *reading(self._layout, self._keyed, space), "r = function(r, table)"]
         self.execute = self.chain.compiled("execute(tup, collector)", before, (), space, adds=True)  # type: ignore[method-assign]
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:

@@ -6,8 +6,8 @@
             emit((f4(r3), r3))  # key_by, and the row that leaves
 
 Each line of the function belongs to one operator, so the line in a traceback names the operator that has raised; that costs
-nothing while none does. `Chain` is plain data; `compiled` makes the function in the process that runs it. The functions call
-`emit` of today's collectors; an engine that runs chains by slices would take the same `Chain`.
+nothing while none does. `Chain` is plain data; `compiled` makes the function in the process that runs it. Behind a source, and in
+running results, the lines are in a loop over the rows of a slice.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Chain:
 
     def compiled(
         self, head: str, before: Sequence[str] = (), after: Sequence[str] = (), space: dict[str, Any] | None = None,
-        *, adds: bool = False,
+        *, adds: bool = False, ahead: Sequence[str] | None = None,
     ) -> Callable[..., None]:  # fmt: skip
         """Return the function of the chain.
 
@@ -124,14 +124,42 @@ class Chain:
             after: lines behind it, which run when no operator has raised.
             space: names that these lines use.
             adds: `before` sets `add`, which takes rows of the main stream that need no check.
+            ahead: lines ahead of a loop in which all others are, over `values` in `rows`; None: there is no loop.
         """
-        writer = _Writer(self, space or {}, adds=adds)
+        writer, depth = _Writer(self, space or {}, adds=adds), 2
+        if ahead is not None:
+            for line in (*ahead, "for values in rows:"):
+                writer.put(depth, line, self.label, self.site)
+            depth += 1
         for line in before:
-            writer.put(2, line, self.label, self.site)
-        writer.tree(self.tree, 2, "r", "k", "")
+            writer.put(depth, line, self.label, self.site)
+        writer.tree(self.tree, depth, "r", "k", "")
         for line in after:
-            writer.put(2, line, self.label, self.site)
+            writer.put(depth, line, self.label, self.site)
         return writer.function(head)
+
+    def compiled_loop(
+        self, ahead: Sequence[str], before: Sequence[str], after: Sequence[str], space: dict[str, Any], streams: int, *,
+        adds: bool = False,
+    ) -> Callable[..., None]:  # fmt: skip
+        """Return the function of the chain for a slice of rows, as `run_loop` of `topo.hot` calls it.
+
+        Args:
+            ahead, before, after, space, adds: as of `compiled`.
+            streams: how many the component has; the notes of the ends of one are shorter.
+        """
+        if streams <= 1:
+            ahead = ["((out, ends),) = streams", *ahead]
+            after = [*after, "end = len(out)", "if end > limit: break", "ends.append(end)"]
+        else:
+            end = "for out, ends in streams: ends.append(len(out))"
+            after = [*after, "if sum([len(out) for out, _ in streams]) > limit: break", end]
+        return self.compiled("run_rows(rows, collector, streams, limit)", before, after, space, adds=adds, ahead=ahead)
+
+
+def run_one(run_rows: Callable[..., None], values: Any, collector: Any, streams: int) -> None:
+    """Call the function of `compiled_loop` with one row."""
+    run_rows([values], collector, [([], []) for _ in range(streams or 1)], math.inf)
 
 
 def opener(function: Any) -> Callable[..., Any] | None:

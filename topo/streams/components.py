@@ -6,8 +6,10 @@ Their arguments have one meaning: `chain` is the operators behind the body, `lay
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from itertools import repeat
 from typing import Any, Final
 
 from topo.api.bolt import BasicBolt, BasicCollector, StatefulBolt
@@ -17,8 +19,8 @@ from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContex
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector, WindowContext
-from topo.errors import ResultsLostError, TopoInternalError, UserError
-from topo.streams.chain import Chain, Leaf, walk
+from topo.errors import ResultsLostError, UserError
+from topo.streams.chain import Chain, Leaf, run_one, walk
 from topo.streams.joins import WindowJoin
 from topo.streams.process import OUT_EMIT, KeyedProcess, install
 from topo.streams.records import KEY, SCALARS, Layout
@@ -28,7 +30,7 @@ from topo.user_errors import call_for_effect, returned
 MISSING: Final = object()
 _ATTEMPTS: Final = 3
 """How often the result of a key is tried at the end of the input."""
-INPUT = ("emit = collector.emit", "add = getattr(collector, 'add_plain', emit)", "values = tup.values")
+OUTPUT = ("emit = collector.emit", "add = getattr(collector, 'add_plain', emit)")
 
 OutputFields = Mapping[str, tuple[str, ...]]
 """Fields of each output stream."""
@@ -87,6 +89,7 @@ class StepsBolt(BasicBolt):
         self.counted_streams = frozenset(leaf.stream for leaf in walk(chain.tree) if isinstance(leaf, Leaf) and leaf.counted)
         self.chain, self._layout, self._keyed, self._positions = chain, layout, keyed, positions
         self.outputs = dict(outputs)
+        self._streams = len(outputs)
 
     # A tick_interval of the whole topology would call it with ticks.
     component_settings = {"tick_interval": None}
@@ -94,13 +97,13 @@ class StepsBolt(BasicBolt):
     def prepare(self, context: TaskContext) -> None:
         """Compile the chain."""
         space: dict[str, Any] = {}
-        before = [*INPUT, *reading(self._layout, self._keyed, space, self._positions)]
+        before = reading(self._layout, self._keyed, space, self._positions)
         self.chain.open(context)
-        self.execute = self.chain.compiled("execute(tup, collector)", before, (), space, adds=True)  # type: ignore[method-assign]
+        self.run_rows = self.chain.compiled_loop(OUTPUT, before, (), space, self._streams, adds=True)
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Replaced by the compiled chain."""
-        raise TopoInternalError("the chain has not been compiled")
+        """Run the chain for one row. The engine calls `run_rows` for many."""
+        run_one(self.run_rows, tup.values, collector, self._streams)
 
 
 def reading(layout: Layout | None, keyed: bool, space: dict[str, Any], positions: Sequence[int] | None = None) -> list[str]:
@@ -144,7 +147,8 @@ class RunningBolt(StatefulBolt):
         self._kind, self._function, self._initial, self._layout, self._when = kind, function, initial, layout, when
         self._state_layout = state
         self.outputs = dict(outputs)
-        self._state: dict[Any, Any] = {}
+        self._streams = len(outputs)
+        self._state: dict[Any, Any] = Counter() if kind == "count" else {}
         self._changed: dict[Any, None] = {}
         """With `every` the keys whose results have yet to be emitted, in the order of their changes."""
         self._emitted: set[Any] = set()
@@ -159,8 +163,8 @@ class RunningBolt(StatefulBolt):
         space: dict[str, Any] = {"state": self._state, "changed": self._changed, "MISSING": MISSING, "own": _own_copy}
         space |= {"function": self._function, "initial": self._initial, "is_none": self._is_none}
         space["check"] = self._state_layout.state_check(self.chain.label)
-        read = ["k, n = tup.values"] if self._counted else ["k = tup.values[0]"]
-        before = read if self._kind == "count" else ["values = tup.values", *reading(self._layout, True, space)]
+        read = ["k, n = values"] if self._counted else ["k = values[0]"]
+        before = read if self._kind == "count" else reading(self._layout, True, space)
         before += {
             "count": [f"r = state.get(k, 0) + {'n' if self._counted else 1}"],
             "reduce": ["old = state.get(k, MISSING)", "r = r if old is MISSING else function(own(old), r)"],
@@ -176,24 +180,33 @@ class RunningBolt(StatefulBolt):
             # An operator behind it may change the record: the state is another object.
             is_shared = self._kind != "count" and any(True for _ in self.chain.steps())
             before += ["new = r", "r = own(r)"] if is_shared else ["new = r"]
-            before.append("emit = collector.emit")
-            self._run = self.chain.compiled("run(tup, collector)", before, ["state[k] = new"], space)
+            chain, ahead, after = self.chain, ["emit = collector.emit"], ["state[k] = new"]
         else:
-            quiet = Chain(self.chain.name, self.chain.label, self.chain.site, [])
+            chain, ahead = Chain(self.chain.name, self.chain.label, self.chain.site, []), []
             space |= {"emitted": self._emitted, "ended": self._ended, "again": self._changed_again}
             noted = ["changed[k] = None"] if self._when.kind == "every" else []
             after = ["state[k] = r", *noted, "if emitted or ended: again(k, collector)"]
-            self._run = quiet.compiled("run(tup, collector)", before, after, space)
-        if self._when.kind != "every":
-            self.execute = self._run  # type: ignore[method-assign]
+            if self._kind == "count" and not self._counted:
+                ahead = ["if not emitted and not ended: count_all(rows, streams); return"]
+                space["count_all"] = self._count_all
+        self.run_rows = chain.compiled_loop(ahead, before, after, space, self._streams)
         self._pack = self._state_layout.packer(self.chain.label)
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Update the result of a key; at a tick emit those that have changed."""
+        """Update the result of a key; at a tick emit those that have changed. The engine calls `run_rows` for many rows."""
         if tup.is_tick:
             self._emit_changed(collector)
         else:
-            self._run(tup, collector)
+            run_one(self.run_rows, tup.values, collector, self._streams)
+
+    def _count_all(self, rows: Sequence[tuple[Any, ...]], streams: Sequence[tuple[list[Any], list[int]]]) -> None:
+        """Count the keys of rows without results, in a loop in C."""
+        keys = [row[0] for row in rows]
+        self._state.update(keys)
+        if self._when.kind == "every":
+            self._changed.update(dict.fromkeys(keys))
+        for out, ends in streams:
+            ends.extend(repeat(len(out), len(keys)))
 
     def _emit_changed(self, collector: BasicCollector) -> Exception | None:
         """Emit the results of the keys in `_changed`; those whose chain raises stay there. Returns the last exception."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.api.tuples import Tuple
+from topo.api.tuples import Origin, Tuple
 
 WHOLE = 10**9
 
@@ -55,6 +55,29 @@ def test_it_stops_at_the_first_call_that_needs_a_look(
     assert bolt.seen == [(row, "origin", at, "collector") for row, at in zip(rows, times, strict=True)][: ran.done]
     if ran.tup is not None:
         assert ran.tup.values == rows[ran.done - 1]
+
+
+@given(rows=inputs, streams=st.integers(0, 2), limit=st.integers(0, 12))
+def test_a_loop_of_the_component_s_own_stops_at_the_same_calls(hot: ModuleType, rows: list, streams: int, limit: int) -> None:
+    rows = [(count, "" if end == "return" else end) for count, end in rows]
+    bolt, own = Bolt(streams), Bolt(streams)
+
+    def loop(rows: Any, collector: Any, emitted: Any, limit: int) -> None:
+        for values in rows:
+            own.execute(Tuple(values, Origin("a", 1)), collector)
+            if sum(len(found) for found, _ in emitted) > limit:
+                break
+            for found, ends in emitted:
+                ends.append(len(found))
+
+    stamps = list(range(len(rows)))
+    ran = hot.run_inputs(bolt.execute, None, Tuple, "origin", list(rows), stamps, bolt.emitted, limit)
+    again = hot.run_loop(loop, None, Tuple, "origin", list(rows), stamps, own.emitted, limit)
+    assert (again.done, type(again.error), own.emitted) == (ran.done, type(ran.error), bolt.emitted)
+    assert (again.tup is None) == (ran.tup is None)
+    if ran.tup is not None:
+        for name in ("values", "origin", "timestamp"):
+            assert getattr(again.tup, name) == getattr(ran.tup, name)
 
 
 def test_a_tuple_that_is_kept_is_not_filled_again(hot: ModuleType) -> None:

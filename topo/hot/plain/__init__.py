@@ -3,7 +3,7 @@
 from topo.hot.plain.acks import Acks
 from topo.hot.plain.emit import Emit, EmitFour, EmitMessage, EmitMessageOne, EmitOne, EmitThree, EmitTwo
 from topo.hot.plain.ids import Ids, traced_places
-from topo.hot.plain.inputs import Ran, run_inputs
+from topo.hot.plain.inputs import Ran, run_inputs, run_loop
 from topo.hot.plain.pending import Pending
 from topo.hot.plain.rotating_map import RotatingMap, Rotation
 from topo.hot.plain.rows import pack_rows, unpack_rows
@@ -44,6 +44,7 @@ __all__ = [
     "pack_timestamps",
     "pack_words",
     "run_inputs",
+    "run_loop",
     "share",
     "share_ids",
     "stays",

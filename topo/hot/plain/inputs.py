@@ -31,6 +31,37 @@ class Ran(NamedTuple):
     value: object = None
 
 
+def run_loop(
+    loop: Callable[[list[Row], object, Sequence[tuple[list[Row], list[int]]], int], object],
+    collector: object,
+    kind: Any,
+    origin: object,
+    rows: list[Row],
+    stamps: Sequence[int | None] | None,
+    emitted: Sequence[tuple[list[Row], list[int]]],
+    limit: int,
+) -> Ran:
+    """As `run_inputs`, for a component that goes over the rows itself, in one call.
+
+    Args:
+        loop: called with `rows`, `collector`, `emitted` and `limit`. Behind each row it adds to the ends of all streams, and it
+            returns behind a row that exceeds the limit, whose end it does not add.
+    """
+    given, emitted = rows[:], emitted or [([], [])]
+    ends = emitted[0][1]
+    before, error = len(ends), None
+    try:
+        loop(rows, collector, emitted, limit)
+    except Exception as raised:
+        error = raised
+    done = len(ends) - before
+    if error is None and sum([len(more) for more, _ in emitted]) <= limit:
+        return Ran(done)
+    tup = kind.__new__(kind)
+    tup.values, tup.origin, tup.timestamp = given[done], origin, None if stamps is None else stamps[done]
+    return Ran(done + 1, tup, error)
+
+
 def run_inputs(
     execute: Callable[[Any, Any], object],
     collector: object,

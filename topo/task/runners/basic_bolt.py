@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from functools import partial
+from typing import Any
 
 from topo.api.bolt import BasicBolt, StatefulBolt
 from topo.api.tuples import Tuple
@@ -15,7 +16,7 @@ from topo.checkpoint.alignment import Snapshot
 from topo.emission.collectors import AnchoringCollector
 from topo.emission.counted_rows import add_up
 from topo.errors import EmitError
-from topo.hot import run_inputs
+from topo.hot import run_inputs, run_loop
 from topo.operators.state.handles import KeyContext
 from topo.task.batch import Batch
 from topo.task.guarantees.inputs import InputGuarantee
@@ -97,12 +98,17 @@ class BasicBoltKind:
         """Call `execute` for each tuple. Returns the exceptions raised, by the tuple's index from `first`."""
         collector, most = self._collector, self._max_emit
         execute, streams = self.bolt.execute, collector.streams
+        # A chain of streams takes all rows in one call.
+        loop: Any = getattr(self.bolt, "run_rows", None)
         emitted = [(stream.rows, stream.ends) for stream in streams]
         failures: dict[int, Exception] = {}
         rows, index, limit = batch.to_cut(batch.rows[first:last]), first, most
         while True:
             stamps = batch.stamps_of(index, last)
-            done, tup, error, value = run_inputs(execute, collector, Tuple, batch.origin, rows, stamps, emitted, limit)
+            if loop is not None:
+                done, tup, error, value = run_loop(loop, collector, Tuple, batch.origin, rows, stamps, emitted, limit)
+            else:
+                done, tup, error, value = run_inputs(execute, collector, Tuple, batch.origin, rows, stamps, emitted, limit)
             index += done
             if tup is None:
                 break
