@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3 kafka registry redis postgres http prometheus mqtt nats rabbitmq"
+all="s3 kafka registry redis postgres http prometheus mqtt nats rabbitmq jupyter"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -36,6 +36,8 @@ debian() {
 }
 
 install_http() { setup http; }
+
+install_jupyter() { setup notebook && from_index ipykernel nbclient; }
 
 install_mqtt() { setup mqtt && debian mosquitto mosquitto; }
 

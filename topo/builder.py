@@ -34,7 +34,7 @@ from topo.api.topology import CarriedType, ComponentKind, ComponentSpec, Input, 
 from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig, current_names
 from topo.errors import TopologyError
-from topo.user_errors import is_engine_frame
+from topo.user_errors import is_engine_frame, shown_file
 
 T = TypeVar("T")
 _WHOLE, _SETTINGS = "the topology", "settings of the topology"
@@ -207,7 +207,7 @@ class TopologyBuilder:
         while caller is not None and caller.f_locals.get("self") is self:
             caller = caller.f_back  # a method of a subclass
         if caller is not None and not is_engine_frame(caller.f_globals.get("__name__", "")):
-            place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+            place = f"{Path(shown_file(caller.f_code.co_filename)).name}:{caller.f_lineno}"
             self._places.setdefault(component, {})[place] = None
 
     def copied(self) -> TopologyBuilder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,6 +59,14 @@ class CaughtError:
 
 def is_engine_frame(module: str) -> bool:
     return module == _ENGINE or module.startswith(_ENGINE + ".")
+
+
+def shown_file(file: str) -> str:
+    """Return the name of a file of code as users know it: for a cell of a notebook "Cell In[3]", for all others their path."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    names = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    name = names(file) if names is not None else None
+    return " ".join(name) if name else file
 
 
 def blame(error: BaseException, function: Callable[..., object]) -> None:

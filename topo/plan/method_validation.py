@@ -16,6 +16,7 @@ from topo.api.operator_bolts import AsyncBolt, WindowBolt
 from topo.api.partitions import PartitionedSpout
 from topo.api.topology import ComponentSpec
 from topo.api.windows import ProcessWindowFunction
+from topo.user_errors import shown_file
 
 _OURS = "topo."
 _API = "topo.api."
@@ -54,7 +55,7 @@ def _of_class(spec: ComponentSpec, cls: type, wanted: bool) -> Iterator[str]:
         problem = _kind_problem(name, base, function, cls) or _signature_problem(name, base, own, function, wanted)
         if problem:
             code = inspect.unwrap(function).__code__
-            where = f"{code.co_filename}:{code.co_firstlineno}"
+            where = f"{shown_file(code.co_filename)}:{code.co_firstlineno}"
             yield f"component {spec.id!r}: {cls.__name__}.{name} {problem} ({where})"
 
 

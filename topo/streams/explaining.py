@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.streams.chain import ChainStep, Leaf
@@ -21,6 +22,10 @@ class Explanation(str):
     __slots__ = ("mermaid",)
 
     mermaid: str
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        # IPython would print the literal of a str.
+        printer.text(str(self))
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self)}</pre>"

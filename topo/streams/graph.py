@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from topo.streams.captured import captured_by
 from topo.streams.collecting import Collected
+from topo.user_errors import shown_file
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -57,7 +58,7 @@ def calling_site() -> Site:
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back
-    return Site(frame.f_code.co_filename, frame.f_lineno) if frame is not None else Site("unknown", 0)
+    return Site(shown_file(frame.f_code.co_filename), frame.f_lineno) if frame is not None else Site("unknown", 0)
 
 
 @dataclass(eq=False, slots=True)

@@ -12,9 +12,12 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.machinery import PathFinder
+from io import BytesIO
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from msgspec import Struct, field
@@ -25,6 +28,7 @@ from topo.errors import NotFoundError, TopoEnvironmentError, UserError
 from topo.extras import EXTRAS, pip_install
 from topo.storage.state_folder import near_misses, write_atomically
 from topo.user_code.files import ORIGIN, code_of, files_of, hash_of, hash_of_code, is_installed, module_name, root_of
+from topo.user_errors import shown_file
 
 DEFAULT_ATTRIBUTE = "topology"
 MAX_CODE_BYTES = 64 * 1024 * 1024
@@ -177,15 +181,15 @@ def pickle_topology(topology: Topology, folder: Path, held: Iterable[tuple[str, 
         UserError: cloudpickle is not installed, or the topology holds what cannot be pickled.
     """
     try:
-        dumps: Callable[[object], bytes] = importlib.import_module("cloudpickle").dumps
+        pickler = importlib.import_module("cloudpickle").Pickler
     except ModuleNotFoundError as error:
         raise UserError(
             f"a topology that is not in a file goes to its workers by cloudpickle: {pip_install(EXTRAS['notebook'])}"
         ) from error
     try:
-        data = dumps(topology)
+        data = _dumps(pickler, topology)
     except Exception as error:
-        wrong = "; ".join(words for words, value in held if not _can(dumps, value)) or str(error)
+        wrong = "; ".join(words for words, value in held if not _can(pickler, value)) or str(error)
         raise UserError(
             f"the topology cannot be sent to its workers: {wrong}; open such things in open() or prepare(), or put the code into "
             "a file"
@@ -196,9 +200,23 @@ def pickle_topology(topology: Topology, folder: Path, held: Iterable[tuple[str, 
     return CodeCopy(str(path), digest)
 
 
-def _can(dumps: Callable[[object], bytes], value: object) -> bool:
+def _dumps(pickler: Any, value: object) -> bytes:
+    """Pickle a value; code keeps its file, or cell of a notebook, for which cloudpickle puts "<dynamic-code>" since 3.1.3."""
+
+    def reduce_code(code: CodeType) -> tuple[Any, ...]:
+        make, arguments = pickler.dispatch_table[CodeType](code)
+        names = code.co_filename, "<dynamic-code>"
+        return make, tuple(shown_file(code.co_filename) if one in names else one for one in arguments)
+
+    data, table = BytesIO(), ChainMap({CodeType: reduce_code}, pickler.dispatch_table)
+    # A pickler in C takes the table of its class.
+    type("Pickler", (pickler,), {"dispatch_table": table})(data).dump(value)
+    return data.getvalue()
+
+
+def _can(pickler: Any, value: object) -> bool:
     try:
-        dumps(value)
+        _dumps(pickler, value)
     except Exception:
         return False
     return True
