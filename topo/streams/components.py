@@ -20,7 +20,7 @@ from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector, WindowContext
 from topo.errors import ResultsLostError, UserError
-from topo.streams.chain import Chain, Leaf, run_one, walk
+from topo.streams.chain import Chain, Leaf, inlined, run_one, walk
 from topo.streams.joins import WindowJoin
 from topo.streams.process import OUT_EMIT, KeyedProcess, install
 from topo.streams.records import KEY, SCALARS, Layout
@@ -47,6 +47,8 @@ class PackedItems:
         pack = self._layout.packer(self._place)
         single = bool(self._layout.attributes) and len(self._layout.fields) == 1
         items = self._items() if callable(self._items) else self._items
+        if inlined(pack, "item") == "item":
+            return items
         return (pack(item)[0] if single else pack(item) for item in items)
 
 
