@@ -36,6 +36,7 @@ def emitting(kind: Any, ids: list[Any], delivery: str) -> TopologyTest:
         (Replaying, [1, None, 3], "a RetryingSpout gives every message one"),
         (Replaying, [2, 1, 3], "each later than the one before"),
         (Replaying, [1, 2j, 3], "cannot be stored as it is"),
+        (Replaying, [1, 1 << 63, 1 << 64], "ints of 64 bits"),
     ],
 )
 def test_a_message_whose_id_cannot_be_used_fails_the_run(kind: Any, ids: list[Any], why: str, delivery: str) -> None:
@@ -65,10 +66,13 @@ def test_ids_without_an_order_are_fine_for_a_plain_spout(delivery: str) -> None:
     assert test.outcome is not None and test.outcome.kind is OutcomeKind.DONE
 
 
+@pytest.mark.parametrize("bad", [2j, 1 << 64, "a file name that is not UTF-8: \udcff"])
 @pytest.mark.parametrize(("delivery", "refused"), [("at_least_once", 0), ("exactly_once", 1)])
-def test_an_id_that_a_checkpoint_cannot_hold_is_refused_where_there_are_checkpoints(delivery: str, refused: int) -> None:
-    """A plain Spout's id is of a type that cannot be stored: no checkpoint would ever be complete."""
-    test = emitting(Scripted, [1, 2j], delivery)
+def test_an_id_that_a_checkpoint_cannot_hold_is_refused_where_there_are_checkpoints(
+    bad: Any, delivery: str, refused: int
+) -> None:
+    """A plain Spout's id cannot be stored: no checkpoint would ever be complete."""
+    test = emitting(Scripted, [1, bad], delivery)
     assert test.outcome is not None and test.outcome.refused == refused
 
 

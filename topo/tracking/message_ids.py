@@ -20,6 +20,7 @@ from topo.hot import ATOMS
 from topo.wire.codec import Codec
 
 _HAVE_NAN = frozenset({float, Decimal})
+_MAY_NOT_FIT = frozenset((int, str, tuple))
 _SORTED_AT_ONCE = frozenset((int, str, bytes))
 """Types with a total order, whose lists `sorted` checks in a third of the instructions of a comparison by `lt` each."""
 
@@ -67,7 +68,7 @@ class MessageIds:
         try:
             if not self._are_positions:
                 deque(map(hash, ids), maxlen=0)
-                return not self._are_stored or _are_plain(ids, set(map(type, ids)))
+                return not self._are_stored or (_are_plain(ids, kinds := set(map(type, ids))) and self._are_packable(ids, kinds))
             kinds = set(map(type, ids))
             # NaN of a decimal raises where it is compared.
             if not self.is_ordered or NoneType in kinds or not _are_plain(ids, kinds):
@@ -76,9 +77,15 @@ class MessageIds:
                 in_order = len(set(ids)) == len(ids) and sorted(ids) == ids
             else:
                 in_order = all(map(lt, ids, ids[1:]))
-            return in_order and (self._last is None or not ids or bool(self._last < ids[0]))
+            in_order = in_order and (self._last is None or not ids or bool(self._last < ids[0]))
+            # The ends of integers in order are the least and the greatest.
+            return in_order and self._are_packable([*ids[:1], *ids[-1:]] if kinds == {int} else ids, kinds)
         except TypeError:
             return False
+
+    def _are_packable(self, ids: list[Any], kinds: set[type]) -> bool:
+        """Whether plain ids can be stored: an integer may be too large, a string have a lone surrogate, a tuple be too deep."""
+        return kinds.isdisjoint(_MAY_NOT_FIT) or not self._codec.pack_or_split([tuple(ids)]).rejected
 
     def _fault(self, one: Any, seen: set[Any]) -> str:
         """Return the mistake in an id, or ""; then it is among the seen ones, and the next one has to be later."""
@@ -92,7 +99,8 @@ class MessageIds:
             return f"{who} with message id {one!r} ({kind}), which is not hashable; use an int, a string or a tuple of these"
         if self._are_stored and not self._returns(one):
             kind = type(one).__name__
-            return f"{who} with message id {one!r} ({kind}), which cannot be stored as it is; use ints, strings or tuples"
+            fix = "use ints of 64 bits, strings that UTF-8 can carry, or tuples of these"
+            return f"{who} with message id {one!r} ({kind}), which cannot be stored as it is; {fix}"
         if not self._are_positions:
             return ""
         if self._is_open(one) or one in seen:
