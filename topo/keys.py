@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -27,6 +27,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _BIG_INT, _INSTANT, _NAIVE_DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _UUID = range(8)
 _MOST_DIGITS = 4300
+_DECIMAL_CONTEXT = Context(28, ROUND_HALF_EVEN, -999999, 999999, 1, 0, [], [])
+"""Python's default. User code may give its thread another one."""
 DEFAULT_MAX_PARALLELISM = 128
 
 
@@ -187,7 +189,7 @@ def _normal_decimal(value: Decimal) -> Any:
         return _normal_float(as_float)
     if value == value.to_integral_value():
         return int(value)
-    sign, digits, exponent = value.normalize().as_tuple()
+    sign, digits, exponent = value.normalize(_DECIMAL_CONTEXT).as_tuple()
     return msgpack.ExtType(_DECIMAL, f"{sign},{digits},{exponent}".encode())
 
 

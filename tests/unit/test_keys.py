@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, localcontext
 from fractions import Fraction
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -105,6 +105,14 @@ def test_equal_keys_have_equal_hashes(equal: tuple[object, ...]) -> None:
     assert len(set(equal)) == 1
     assert len({stable_hash(key) for key in equal}) == 1
     assert len({second_hash(key) for key in equal}) == 1
+
+
+@pytest.mark.parametrize("context", [Context(prec=6), Context(prec=100), Context(prec=28, traps=[Inexact])])
+@pytest.mark.parametrize("key", [Decimal("1234567.891"), Decimal("0.1234567890123456789012345678901"), Decimal("-1.1E-70")])
+def test_the_decimal_context_of_user_code_does_not_move_keys(key: Decimal, context: Context) -> None:
+    expected = stable_hash(key), second_hash(key)
+    with localcontext(context):
+        assert (stable_hash(key), second_hash(key)) == expected
 
 
 @given(KEYS, KEYS)
