@@ -18,6 +18,15 @@ __all__ = ["local_cluster"]
 MODES = ["at_least_once", "exactly_once", "at_most_once"]
 
 
+class Unnamed:
+    """An id that cannot be shown."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        raise ValueError("not ready")
+
+
 def emitting(kind: Any, ids: list[Any], delivery: str) -> TopologyTest:
     builder = TopologyBuilder("ids").config(delivery=delivery)
     builder.set_spout("source", kind([lambda c, one=one: c.emit((1,), message_id=one) for one in ids]))
@@ -37,6 +46,8 @@ def emitting(kind: Any, ids: list[Any], delivery: str) -> TopologyTest:
         (Replaying, [2, 1, 3], "each later than the one before"),
         (Replaying, [1, 2j, 3], "cannot be stored as it is"),
         (Replaying, [1, 1 << 63, 1 << 64], "ints of 64 bits"),
+        (Replaying, [1, 10**5000], "message id (ValueError in repr) (int), which cannot be stored"),
+        (Scripted, [1, Unnamed(), 3], "message id (ValueError in repr) (Unnamed), which is not hashable"),
     ],
 )
 def test_a_message_whose_id_cannot_be_used_fails_the_run(kind: Any, ids: list[Any], why: str, delivery: str) -> None:

@@ -15,6 +15,7 @@ from operator import index as as_index
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
+from topo.dead_letters.payload import in_words
 from topo.emission.shuffle_shares import ShuffleShares
 from topo.errors import EmitError
 from topo.hot import EVERY_ROW, Column, RowShare, Selection, share
@@ -175,7 +176,7 @@ class KeyGrouper(ABC, Generic[R]):
                 self._routes[key] = route
             return route
         except Exception as error:
-            raise EmitError(f"a fields grouping cannot use the key {key!r}: {error}") from None
+            raise EmitError(f"a fields grouping cannot use the key {in_words(key)}: {error}") from None
 
 
 class FieldsGrouper(KeyGrouper[int]):
@@ -243,7 +244,7 @@ class CustomGrouper:
         try:
             positions = list(dict.fromkeys(map(as_index, answer)))
         except TypeError:
-            raise EmitError(f"a custom grouping returned {answer!r}; return a sequence of task indexes") from None
+            raise EmitError(f"a custom grouping returned {in_words(answer)}; return a sequence of task indexes") from None
         except Exception as error:
             # The answer is a generator, which has raised only now.
             raise EmitError(f"a custom grouping raised {type(error).__name__}: {error}") from error

@@ -16,6 +16,7 @@ from topo.api.operator_bolts import AsyncBolt, OperatorBolt
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import ComponentKind
 from topo.config import format_duration, parse_duration
+from topo.dead_letters.payload import in_words
 from topo.errors import NotFoundError, UserError
 from topo.hot import Ids, Row
 from topo.ids import TaskId
@@ -341,14 +342,14 @@ class TopologyTest:
     def assert_all_acked(self) -> None:
         """Raise AssertionError unless messages were emitted and each of them was acked."""
         given_up = {(one.component, one.message_id): one for one in self.dead_letters()}
-        lines = [f"{spout}: message {message_id!r} was refused for its id" for spout, message_id in self._record.refused]
+        lines = [f"{spout}: message {in_words(one)} was refused for its id" for spout, one in self._record.refused]
         for spout, messages in self._record.messages.items():
             for message_id in messages.keys() - set(self._record.acked.get(spout, ())):
                 one = given_up.get((spout, message_id))
                 what = "is pending" if one is None else f"was given up after {one.attempts} attempts: {one.why}"
                 if one is None and message_id in self._record.failed.get(spout, ()):
                     what = "failed"
-                lines.append(f"{spout}: message {message_id!r} {what}")
+                lines.append(f"{spout}: message {in_words(message_id)} {what}")
         if self.outcome is not None and self.outcome.unaccounted:
             lines.append(self.outcome.reason)
         if lines:

@@ -15,6 +15,7 @@ from operator import lt
 from types import NoneType
 from typing import Any
 
+from topo.dead_letters.payload import in_words
 from topo.errors import EmitError, FrameError, UnsupportedValueError
 from topo.hot import ATOMS
 from topo.wire.codec import Codec
@@ -95,20 +96,18 @@ class MessageIds:
         try:
             hash(one)
         except TypeError:
-            kind = type(one).__name__
-            return f"{who} with message id {one!r} ({kind}), which is not hashable; use an int, a string or a tuple of these"
+            return f"{who} with {_named(one)}, which is not hashable; use an int, a string or a tuple of these"
         if self._are_stored and not self._returns(one):
-            kind = type(one).__name__
             fix = "use ints of 64 bits, strings that UTF-8 can carry, or tuples of these"
-            return f"{who} with message id {one!r} ({kind}), which cannot be stored as it is; {fix}"
+            return f"{who} with {_named(one)}, which cannot be stored as it is; {fix}"
         if not self._are_positions:
             return ""
         if self._is_open(one) or one in seen:
-            return f"message id {one!r} was emitted again before it was done; give every message its own id"
+            return f"message id {in_words(one)} was emitted again before it was done; give every message its own id"
         if self.is_ordered and self._last is not None and not _is_later(one, self._last):
             return (
-                f"{who} at position {one!r} after {self._last!r}; the message ids of a RetryingSpout are positions, "
-                "each later than the one before: take Spout for ids without an order"
+                f"{who} at position {in_words(one)} after {in_words(self._last)}; the message ids of a RetryingSpout are "
+                "positions, each later than the one before: take Spout for ids without an order"
             )
         self._last = one
         seen.add(one)
@@ -120,6 +119,11 @@ class MessageIds:
         except (UnsupportedValueError, FrameError):
             return False
         return bool(found == position)
+
+
+def _named(one: Any) -> str:
+    # The `repr` of user code may raise, and so does that of an integer with more than 4300 digits.
+    return f"message id {in_words(one)} ({type(one).__name__})"
 
 
 def _is_later(one: Any, than: Any) -> bool:

@@ -184,6 +184,13 @@ def test_the_memory_of_routes_is_bounded() -> None:
             assert len(grouper._routes) <= 10
 
 
+class UnnamedKey:
+    """A key that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise ValueError("not ready")
+
+
 @pytest.mark.parametrize("grouper", [FieldsGrouper([0], 3, 128), PartialKeyGrouper([0], 3, 128)])
 @pytest.mark.parametrize(
     ("key", "why"),
@@ -192,6 +199,7 @@ def test_the_memory_of_routes_is_bounded() -> None:
         ([1], "list"),
         (("a", {}), "dict"),
         (object(), "keys of type object are not carried"),
+        (UnnamedKey(), "key (ValueError in repr): keys of type UnnamedKey are not carried"),
     ],
 )
 def test_an_unusable_key_is_an_error_that_names_it(grouper: Grouper, key: Any, why: str) -> None:

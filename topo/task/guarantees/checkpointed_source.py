@@ -18,6 +18,7 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import Spout
 from topo.checkpoint.alignment import Snapshot
 from topo.checkpoint.source_progress import ANY_VALUES, UncommittedMessages
+from topo.dead_letters.payload import in_words
 from topo.emission.emission import Emission
 from topo.emission.emitter import StreamRows
 from topo.emission.output_watermarks import OutputWatermarks
@@ -169,7 +170,7 @@ class CheckpointedSource(SourceGuarantee):
     def _refuse_changed(self, message: Any, values: Any, now: float) -> None:
         """Give up a message whose id a covered one has: it is another message, or the same one with other values."""
         error = EmitError(
-            f"component {self._state.component_id!r} emitted message id {message!r} with other values than in checkpoint "
+            f"component {self._state.component_id!r} emitted message id {in_words(message)} with other values than in checkpoint "
             f"{self._state.restore_point}, which covers that id. With exactly_once an id names one message of the source, in "
             "every process: use the source's own ids, not a counter, or a RetryingSpout with positions; keep the time of reading "
             "out of the values; or set delivery=at_least_once"
