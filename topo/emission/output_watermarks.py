@@ -17,7 +17,7 @@ from topo.api.watermarks import TimestampOf, WatermarkStrategy
 from topo.emission.emitter import checked_timestamp
 from topo.emission.partition_watermarks import PartitionWatermarks
 from topo.errors import EmitError
-from topo.hot import Row
+from topo.hot import NO_TIMESTAMP, Row, pack_timestamps
 from topo.operators.time.watermarks import (
     BoundedOutOfOrderness,
     InputStatus,
@@ -31,6 +31,9 @@ from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK
 
 UnreadableRows = dict[int, Exception]
 """Why rows have no timestamp that can be carried, by row."""
+
+_NONE = pack_timestamps([NO_TIMESTAMP])
+"""Is found at any alignment, so in a few other columns, too."""
 
 
 def build_generator(strategy: WatermarkStrategy, now_ms: Callable[[], int]) -> WatermarkSource:
@@ -63,6 +66,14 @@ def timestamp_reader(
         field = timestamp if isinstance(timestamp, str) else fields[timestamp]
         return lambda row: _earliest(row[0], field)
     return itemgetter(fields.index(timestamp) if isinstance(timestamp, str) else timestamp)
+
+
+def _whole(stamps: Sequence[Any]) -> list[int]:
+    """Return timestamps as ints; raise if one may be none. An array takes integers of other libraries, too."""
+    column = array("q", stamps)
+    if _NONE in column.tobytes():
+        raise OverflowError
+    return column.tolist()
 
 
 def _earliest(batch: ColumnBatch, field: str) -> int | None:
@@ -169,11 +180,10 @@ class OutputWatermarks:
                 stamps = list(map(reader, rows))
             else:
                 stamps = [reader(row) if stamp is None else stamp for row, stamp in zip(rows, given, strict=True)]
-            # An array takes integers of other libraries too, and raises for anything else.
             try:
-                return array("q", stamps).tolist(), {}  # type: ignore[type-var]
+                return _whole(stamps), {}
             except TypeError:
-                known = iter(array("q", [stamp for stamp in stamps if stamp is not None]).tolist())
+                known = iter(_whole([stamp for stamp in stamps if stamp is not None]))
                 return [None if stamp is None else next(known) for stamp in stamps], {}
         except Exception:
             return self._read_one_by_one(reader, rows, given)

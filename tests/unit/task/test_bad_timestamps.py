@@ -28,7 +28,7 @@ def read(row: Any) -> int:
     return int(row[1])
 
 
-STRATEGIES = [(AT, "yesterday"), (AT, 1.5), (WatermarkStrategy.timestamps_only(read), "yesterday")]
+STRATEGIES = [(AT, "yesterday"), (AT, 1.5), (AT, -(1 << 63)), (WatermarkStrategy.timestamps_only(read), "yesterday")]
 
 
 @pytest.mark.parametrize(("strategy", "bad"), STRATEGIES)
