@@ -58,6 +58,10 @@ def structure_of(cls: type) -> Structure:
         return Structure(ENUM, lambda member: (name, member._name_))
     if is_dataclass(cls):
         name, names = _name_of(cls), tuple(field.name for field in fields(cls))
+        try:
+            object.__new__(cls)
+        except TypeError as error:
+            raise Unfit("it derives from a built-in class, and only fields travel; make the value of that a field") from error
         return Structure(DATACLASS, lambda value: [name, {field: getattr(value, field) for field in names}])
     if cls in (set, frozenset):
         return Structure(SET if cls is set else FROZENSET, list)
@@ -181,7 +185,8 @@ def _values(dtype: str, data: bytes) -> Any:
     kind = numpy.dtype(dtype)
     if kind.kind not in _PLAIN_KINDS:
         raise ValueError(f"a dtype {dtype}")
-    return numpy.frombuffer(data, kind)
+    # An empty string is a scalar of no bytes, of which `frombuffer` cannot count any.
+    return numpy.frombuffer(data, kind) if kind.itemsize else numpy.zeros(1, kind)
 
 
 _BUILDERS: dict[int, Callable[[Any], Any]] = {

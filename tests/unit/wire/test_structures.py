@@ -38,6 +38,16 @@ class Bits(IntFlag):
     ONE = 1
 
 
+@dataclass
+class Refusal(Exception):
+    code: int
+
+
+@dataclass
+class Numbers(list[int]):
+    unit: str = ""
+
+
 class Pair(NamedTuple):
     left: int
     right: int
@@ -146,6 +156,12 @@ def test_a_class_of_the_started_script_is_refused() -> None:
         Codec().pack_value(here.ONE)
 
 
+def test_a_dataclass_on_top_of_a_built_in_class_is_refused() -> None:
+    for value in (Refusal(3), Order(1, extra=Numbers())):
+        with pytest.raises(UnsupportedValueError, match=r"derives from a built-in class.*make the value of that a field"):
+            Codec().pack_value(value)
+
+
 def test_a_class_that_another_one_has_taken_the_name_of_is_refused() -> None:
     other = Enum("Colour", ["RED"], module=__name__, qualname="Colour")
     with pytest.raises(UnsupportedValueError, match=r"another class is to be found under its name \S+test_structures:Colour"):
@@ -249,6 +265,9 @@ def test_numpy_scalars_and_arrays_travel_with_their_dtype() -> None:
     assert type(through(numpy.float64(2.5))) is float, "a subclass of float"
     got = through(Order(1, extra=numpy.float64(2.5)))
     assert type(got.extra) is numpy.float64
+    for empty in (numpy.str_(""), numpy.bytes_(b"")):
+        got = through(Order(1, extra=empty))
+        assert (got.extra, type(got.extra)) == (empty, type(empty))
 
 
 def test_arrays_of_objects_and_of_records_are_refused() -> None:
