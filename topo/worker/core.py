@@ -22,6 +22,7 @@ from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
 from topo.task.guarantees.tracked_source import TrackedSource
 from topo.task.task import Task
+from topo.user_errors import message_of
 from topo.wire import control
 from topo.wire.envelope import unpack
 
@@ -330,7 +331,8 @@ class Worker:
             self._tracker.keep()
             for command in task.crashed(error, now):
                 self._dispatch(command)
-            self.exit = WorkerExit(EXIT_CRASHED, f"component {task.component_id!r} raised {type(error).__name__}: {error}")
+            what = f"{type(error).__name__}: {message_of(error)}"
+            self.exit = WorkerExit(EXIT_CRASHED, f"component {task.component_id!r} raised {what}")
             return
         finally:
             self._in_call.pop()

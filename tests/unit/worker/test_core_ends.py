@@ -56,6 +56,24 @@ def test_an_exception_that_ends_the_process_is_reported_and_has_an_exit_code() -
     assert (error.component, error.kind, error.message, error.file) == ("c", "OSError", "no database", __file__)
 
 
+def test_an_exception_without_a_text_ends_the_process_with_its_report() -> None:
+    class NoText(Exception):
+        def __str__(self) -> str:
+            return self.detail  # type: ignore[attr-defined, no-any-return]
+
+    class Broken(Plain):
+        def prepare(self, context: Any) -> None:
+            raise NoText
+
+    topology, _ = word_count(Scripted(LINES), counted=Broken())
+    host = Hosted(topology, starts=False)
+    host.send(routes(host.plan, 1))
+    text = "(its text cannot be read: AttributeError)"
+    assert host.worker.exit is not None and host.worker.exit.why == f"component 'c' raised NoText: {text}"
+    (error,) = host.messages(control.ComponentError)
+    assert (error.kind, error.message) == ("NoText", text)
+
+
 def test_a_crash_leaves_the_note_of_what_was_in_flight_with_its_positions() -> None:
     class Poison(Plain):
         def execute(self, tup: Any, collector: Any) -> None:
