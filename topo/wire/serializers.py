@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import msgpack
+import msgspec
 
 from topo.api.topology import TYPE_CODES
 from topo.errors import ConfigError, FrameError, UnsupportedValueError
 from topo.nesting import check_depth
-from topo.wire.structures import CODES, EXACT, NATIVE, Structure, Unfit, build, structure_of
+from topo.wire.structures import CODES, EXACT, FROZENSET, NATIVE, SET, Structure, Unfit, build, structure_of
 
 FIRST_USER_CODE, LAST_USER_CODE = TYPE_CODES[0], TYPE_CODES[-1]
 _LAST_EXT_CODE = 127
@@ -32,6 +33,7 @@ MAX_LEVELS = 64
 """Most sets, dataclasses and the like inside each other."""
 
 T = TypeVar("T")
+_split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _MICROSECOND = timedelta(microseconds=1)
 _NAIVE, _OFFSET, _ZONE = range(3)
 _DATETIME = struct.Struct("<HBBBBBIBB")
@@ -211,6 +213,21 @@ class SerializerRegistry:
             raise
         except Exception as error:
             raise FrameError(f"a value that cannot be read: {type(error).__name__}: {error}") from error
+
+
+class OrderedSets(SerializerRegistry):
+    """The types of a registry, with the elements of a set in one order. Python's differs from process to process: for digests."""
+
+    def __init__(self, registry: SerializerRegistry) -> None:
+        vars(self).update(vars(registry))
+
+    def encode(self, value: Any, levels: int = 0) -> Any:
+        """Return the ext value for a value that msgpack cannot pack. Raises as that of the registry does."""
+        ext = super().encode(value, levels)
+        if not isinstance(ext, msgpack.ExtType) or ext.code not in (SET, FROZENSET):
+            return ext
+        elements = sorted(map(bytes, _split(ext.data)))
+        return msgpack.ExtType(ext.code, msgpack.Packer().pack_array_header(len(elements)) + b"".join(elements))
 
 
 def _encode_zone(zone: tzinfo | None, offset: timedelta | None) -> tuple[int, bytes]:

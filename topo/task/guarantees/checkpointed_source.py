@@ -30,8 +30,10 @@ from topo.task.guarantees.output_state import OutputState
 from topo.task.guarantees.source import SourceGuarantee, SourceStart
 from topo.task.parts import TaskParts
 from topo.tracking.unresolved import UnresolvedMessages
+from topo.wire.codec import Codec
 from topo.wire.control import BarrierAcked, CheckpointComplete, CheckpointWanted
 from topo.wire.frames import FrameKind
+from topo.wire.serializers import OrderedSets
 
 
 class CheckpointedSource(SourceGuarantee):
@@ -53,6 +55,7 @@ class CheckpointedSource(SourceGuarantee):
         env = parts.env
         is_called_back = getattr(spout.ack, "__func__", None) is not Spout.ack
         self.uncommitted = UncommittedMessages(has_positions=self.is_retrying, keeps_ids=is_called_back, digest=self._digest)
+        self._digests = Codec(OrderedSets(env.codec.registry))
         self._watermarks = watermarks
         self._snapshots = parts.snapshots
         self._ids = env.ids
@@ -180,7 +183,7 @@ class CheckpointedSource(SourceGuarantee):
 
     def _digest(self, values: Any) -> int:
         try:
-            return crc32(self._codec.pack_value(values)) or 1
+            return crc32(self._digests.pack_value(values)) or 1
         except UnsupportedValueError:
             return ANY_VALUES
 
