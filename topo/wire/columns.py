@@ -111,5 +111,8 @@ def pack_columns(
         return [(columns, payload)], refused
     packed: list[tuple[Columns, bytes]] = []
     for half in split(columns, len(columns.rows) // 2):
-        packed += pack_columns(codec, half, is_flat=is_flat)[0]
+        parts, unfit = pack_columns(codec, half, is_flat=is_flat)
+        packed += parts
+        # A serializer may refuse a row now that it has taken before.
+        refused += unfit
     return packed, refused

@@ -95,6 +95,30 @@ def test_large_rows_leave_in_several_frames_of_bounded_size():
     assert [root for piece, _ in packed for root in unpack_words(piece.roots)] == [10 * n for n in range(9)]
 
 
+class Moody:
+    """A value whose serializer fails from the third call on."""
+
+    packed = 0
+
+
+def encode_moody(value):
+    value.packed += 1
+    if value.packed >= 3:
+        raise OSError("no connection")
+    return b""
+
+
+def test_a_tuple_that_is_refused_in_a_part_of_a_large_piece_is_named_with_its_roots():
+    codec = Codec()
+    codec.registry.register(Moody, 40, encode_moody, lambda data: Moody())
+    whole = columns(Anchoring.SINGLE, [("x" * 300_000,), (Moody(),), *[("x" * 300_000,)] * 4])
+    packed, refused = pack_columns(codec, whole)
+    assert sum(len(piece.rows) for piece, _ in packed) == 5
+    ((tuple_),) = refused
+    assert (tuple_.values, tuple_.roots) == (whole.rows[1], [10])
+    assert tuple_.rejection.reason == "its serializer failed: OSError: no connection"
+
+
 def test_a_row_of_several_megabytes_leaves_alone():
     rows = [("small",), ("x" * (3 * MAX_SHARED),), ("small",)]
     packed, _ = pack_columns(Codec(), columns(Anchoring.NONE, rows))
