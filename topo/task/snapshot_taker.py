@@ -13,6 +13,7 @@ from topo.task.environment import TaskEnvironment
 from topo.task.error_reports import Reports
 from topo.task.process_faults import is_process_fault
 from topo.task.state import TaskState
+from topo.user_errors import message_of
 from topo.wire.control import CheckpointPublished, RestoreFailed, Routes, SnapshotFailed, SnapshotTaken
 
 
@@ -142,4 +143,4 @@ class SnapshotTaker:
         # Why the storage failed is in the master's report of the checkpoint, if that has not been given up already.
         if not isinstance(error, TopoEnvironmentError):
             self._reports.record(error, state.clock())
-        self._reports.to_master(SnapshotFailed(task=state.id, epoch=state.epoch, checkpoint=checkpoint, why=str(error)))
+        self._reports.to_master(SnapshotFailed(task=state.id, epoch=state.epoch, checkpoint=checkpoint, why=message_of(error)))

@@ -10,6 +10,7 @@ import pytest
 from tests.tasks.components import Manual, Plain, Scripted, Sink, chain
 from tests.tasks.solo import Solo
 from topo.errors import TopoEnvironmentError, UnsupportedValueError
+from topo.user_errors import MAX_MESSAGE
 from topo.wire.control import DeadLetter, SnapshotFailed
 
 
@@ -45,6 +46,24 @@ def test_state_that_cannot_be_stored_is_an_error_of_the_component() -> None:
     solo = solo_with(UnsupportedValueError("object"))
     solo.barrier(1)
     assert [error.partition(":")[0] for error in solo.errors()] == ["UnsupportedValueError"]
+
+
+class NoText(Exception):
+    def __str__(self) -> str:
+        return self.detail  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(NoText(), "(its text cannot be read: AttributeError)"), (ValueError("x" * 20_000_000), "x" * MAX_MESSAGE)],
+    ids=["raises", "is too long"],
+)
+def test_a_snapshot_that_fails_is_reported_whatever_the_text_of_its_error(error: Exception, why: str) -> None:
+    """A text that raises, or is longer than a message to the master."""
+    solo = solo_with(error)
+    solo.barrier(1)
+    (failed,) = solo.messages(SnapshotFailed)
+    assert failed.why == why
 
 
 def run_out(tup: Any, collector: Any) -> None:
