@@ -35,6 +35,11 @@ def pack_or_say_each(codec: Codec, values: Sequence[Any]) -> list[bytes]:
     return [pack_or_say(codec, value) for value in values]
 
 
+def is_array(packed: bytes) -> bool:
+    """Whether a packed value is a sequence. It is not decoded: a decoder of user code may refuse its elements."""
+    return packed[0] & 0xF0 == 0x90 or packed[0] in (0xDC, 0xDD)
+
+
 def in_words(value: Any) -> str:
     """Return the `repr` of a value as text that can be carried. Does not raise."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from topo.dead_letters.payload import pack_or_say
+from topo.dead_letters.payload import is_array, pack_or_say
 from topo.tracking.retries import GivenUpMessage
 from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
 from topo.wire.codec import Codec
@@ -65,7 +65,7 @@ class DeadLetterReports:
             fixed = "it is a record that could not be decoded, and no row of a stream"
         elif row.target is not None:
             fixed = "it was emitted to one task, by emit_direct"
-        elif isinstance(self._codec.unpack_value(packed), str):
+        elif not is_array(packed):
             fixed = "its values cannot be carried, so it has their text alone"
         return DeadLetter(
             task=self._task.id,

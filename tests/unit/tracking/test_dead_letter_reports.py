@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.money import Money, codec_with, refuse_zero
 from tests.tasks.components import Replaying, Sink, chain
 from tests.tasks.environment import CODEC
 from tests.tasks.solo import Solo
@@ -35,3 +36,19 @@ def test_attempts_of_a_message_that_is_acked_are_forgotten() -> None:
     reports.attempt_failed(1, "boom", 7)
     reports.done([1])
     assert give_up(reports, task) == []
+
+
+def test_a_message_that_its_decoder_refuses_is_reported_and_can_be_emitted_again() -> None:
+    """The decoder may be the reason that it has failed, and be mended since."""
+    _, task = started()
+    codec = codec_with(refuse_zero)
+    reports = DeadLetterReports(task.task.state, task.task.reports, codec, lambda message: message)
+    report = reports.report(GivenUpMessage(1, SentRow((Money(0),), 0, None, None), "boom", 3), 1, root=99)
+    assert (report.values, report.fixed) == (codec.pack_value((Money(0),)), "")
+
+
+def test_a_message_whose_values_cannot_be_carried_has_their_text() -> None:
+    reports, _ = started()
+    report = reports.report(GivenUpMessage(1, SentRow((object,), 0, None, None), "boom", 3), 1, root=99)
+    assert CODEC.unpack_value(report.values) == "(<class 'object'>,)"
+    assert report.fixed == "its values cannot be carried, so it has their text alone"
