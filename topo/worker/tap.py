@@ -167,5 +167,9 @@ def short(value: Any) -> Any:
         return value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
     if type(value) is bytes:
         value = value[: LONGEST_VALUE + 1]
-    text = _SHORT.repr(value)
+    try:
+        text = _SHORT.repr(value)
+    except ValueError as error:
+        # An integer of more than 4300 digits. A message id may be one, and a trace must not disturb its spout either.
+        text = f"({error})"
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"

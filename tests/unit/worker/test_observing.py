@@ -86,6 +86,11 @@ def test_every_value_can_be_sent(value: Any) -> None:
     assert len(control.encode({"value": short(value)})) < 1000
 
 
+def test_an_integer_that_has_too_many_digits_to_be_shown_has_a_text() -> None:
+    for value in (10**5000, (1, 10**5000)):
+        assert short(value).startswith("(Exceeds the limit (4300 digits)")
+
+
 def test_rows_of_batches_of_columns_are_shown_as_rows(time: Time) -> None:
     tap = reader(time, where="count == 12", rate=100.0)
     batches = [(ColumnBatch(FIELDS, [["a"] * 10, list(range(first, first + 10))], is_arrow=False),) for first in range(0, 30, 10)]
