@@ -265,14 +265,15 @@ class ZmqTransport:
         return True
 
     def _push(self, socket: Socket, frame: bytes) -> bool:
-        try:
-            socket.send(frame, zmq.DONTWAIT)
-        except zmq.Again:
-            # A send reads its socket's commands only now and then: the room may be there, unnoticed.
-            if not _option(socket, zmq.EVENTS) & _WRITABLE:
-                return False
-            socket.send(frame, zmq.DONTWAIT)
-        return True
+        # A send reads its socket's commands only now and then: room may be there, unnoticed, and be gone by the second one.
+        for _ in range(2):
+            try:
+                socket.send(frame, zmq.DONTWAIT)
+                return True
+            except zmq.Again:
+                if not _option(socket, zmq.EVENTS) & _WRITABLE:
+                    break
+        return False
 
     def _hand_over(self, out: _ZmqOutlet, frame: bytes) -> bool:
         if not self._has_room(out):
