@@ -65,8 +65,9 @@ class TimeWindow(NamedTuple):
 
     @property
     def max_timestamp(self) -> int:
-        """The last millisecond that belongs to the window."""
-        return self.end - 1
+        """The last millisecond that belongs to the window, and that there is."""
+        end = self.end
+        return end - 1 if end <= _MAX_TIMESTAMP else _MAX_TIMESTAMP
 
     def intersects(self, other: TimeWindow) -> bool:
         """Whether the two overlap or touch; windows that only touch are merged too."""

@@ -25,7 +25,7 @@ from topo.api.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from topo.wire.frames import FrameKind
+from topo.wire.frames import MAX_WATERMARK, FrameKind
 
 BOTH = pytest.mark.parametrize("delivery", [TRACKED, CHECKPOINTED])
 EACH_WAY = pytest.mark.parametrize("window", [TEN, SESSION])
@@ -53,6 +53,21 @@ def test_an_element_without_a_timestamp_fails_in_event_time() -> None:
     assert solo.roots(FrameKind.FAIL) == ids.roots[:1]
     time(solo, 10)
     assert solo.rows() == [("k", 0, 10, 2)]
+
+
+@BOTH
+@pytest.mark.parametrize("window", [TEN, SESSION, SlidingEventTimeWindows.of("10ms", "5ms")])
+@pytest.mark.parametrize("more", [{}, {"trigger": EventTimeTrigger()}, {"allowed_lateness": "1s"}])
+def test_an_element_at_the_end_of_all_time_is_in_the_results_of_its_windows(
+    window: Any, delivery: str, more: dict[str, Any]
+) -> None:
+    """Such as a source gives those that are valid for ever. The windows end behind the last watermark."""
+    solo = between(sums(window=window, **more), delivery=delivery)
+    put(solo, [("k", 7)], [MAX_WATERMARK])
+    time(solo, FrameKind.END)
+    assert {(key, value) for key, _, _, value in solo.rows()} == {("k", 7)}
+    assert {stamp for frame in solo.frames(FrameKind.DATA) for stamp in frame.timestamp_list()} == {MAX_WATERMARK}
+    assert solo.errors() == []
 
 
 class InPlace(aggregates.AggregateFunction):
