@@ -20,6 +20,7 @@ from topo.emission.shuffle_shares import ShuffleShares
 from topo.errors import EmitError
 from topo.hot import EVERY_ROW, Column, RowShare, Selection, share
 from topo.keys import route_of, second_hash
+from topo.user_errors import message_of
 
 R = TypeVar("R")
 Rows = Sequence[tuple[Any, ...]]
@@ -240,15 +241,20 @@ class CustomGrouper:
         try:
             answer = self._choose(row)
         except Exception as error:
-            raise EmitError(f"a custom grouping raised {type(error).__name__}: {error}") from error
+            raise _raised(error) from error
         try:
             positions = list(dict.fromkeys(map(as_index, answer)))
-        except TypeError:
-            raise EmitError(f"a custom grouping returned {in_words(answer)}; return a sequence of task indexes") from None
         except Exception as error:
-            # The answer is a generator, which has raised only now.
-            raise EmitError(f"a custom grouping raised {type(error).__name__}: {error}") from error
+            # Without code of the user's on the stack it is the answer; else that is a generator, which has raised only now.
+            if isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                what = f"a custom grouping returned {in_words(answer)}; return a sequence of task indexes"
+                raise EmitError(what) from None
+            raise _raised(error) from error
         for position in positions:
             if not 0 <= position < self._targets:
                 raise EmitError(f"a custom grouping chose task {position}; the subscriber's tasks are 0 to {self._targets - 1}")
         return positions
+
+
+def _raised(error: Exception) -> EmitError:
+    return EmitError(f"a custom grouping raised {type(error).__name__}: {message_of(error)}")

@@ -288,6 +288,29 @@ def _custom(grouping: CustomGrouping) -> Topology:
     return builder.build()
 
 
+class NoText(Exception):
+    def __str__(self) -> str:
+        return self.detail  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(TypeError("unhashable"), "TypeError: unhashable"), (NoText(), r"NoText: \(its text cannot be read: AttributeError\)")],
+)
+def test_neither_a_type_error_of_a_generator_nor_an_error_without_a_text_hides_the_cause(error: Exception, text: str) -> None:
+    def choose(values: tuple[Any, ...]) -> Any:
+        raise error
+
+    def generate(values: tuple[Any, ...]) -> Any:
+        yield 0
+        raise error
+
+    for function in (choose, generate):
+        with pytest.raises(EmitError, match=f"a custom grouping raised {text}") as caught:
+            CustomGrouper(function, 3).split(rows_of(1))
+        assert caught.value.__cause__ is error
+
+
 def test_a_custom_grouping_is_prepared_by_the_sending_task() -> None:
     grouping = EvenOdd()
     task = Solo(_custom(grouping), "b")
