@@ -1,13 +1,19 @@
-"""Durations of the operator core: what users write ("10s", timedelta) as whole milliseconds."""
+"""Durations of the operator core: what users write ("10s", timedelta) as whole milliseconds, and whole numbers."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import SupportsIndex
 
 from topo.config import parse_duration
 from topo.errors import ConfigError
 
 _MS = timedelta(milliseconds=1)
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is a whole number, of Python or of a library."""
+    return isinstance(value, SupportsIndex)
 
 
 def duration_ms(value: str | timedelta) -> int:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from topo.api.durations import duration_ms
+from topo.api.durations import duration_ms, is_whole
 from topo.errors import UserError
 
 
@@ -39,8 +39,8 @@ class CountEvictor(Struct, frozen=True):
     after: bool = False
 
     def __post_init__(self) -> None:
-        if self.count < 0:
-            raise UserError(f"a count evictor keeps zero or more elements; got {self.count}")
+        if not is_whole(self.count) or self.count < 0:
+            raise UserError(f"a count evictor keeps a whole number of elements, zero or more; got {self.count!r}")
 
 
 class TimeEvictor(Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from topo.api.durations import duration_ms
+from topo.api.durations import duration_ms, is_whole
 from topo.errors import UserError
 
 
@@ -114,8 +114,8 @@ class CountTrigger(Struct, frozen=True):
     count: int
 
     def __post_init__(self) -> None:
-        if self.count <= 0:
-            raise UserError(f"a count trigger needs a count above zero; got {self.count}")
+        if not is_whole(self.count) or self.count <= 0:
+            raise UserError(f"a count trigger needs a whole number above zero; got {self.count!r}")
 
 
 class ContinuousEventTimeTrigger(Struct, frozen=True):
@@ -128,8 +128,7 @@ class ContinuousEventTimeTrigger(Struct, frozen=True):
     interval_ms: int
 
     def __post_init__(self) -> None:
-        if self.interval_ms <= 0:
-            raise UserError(f"a continuous trigger needs an interval above zero; got {self.interval_ms} ms")
+        _check_interval(self)
 
     @classmethod
     def of(cls, interval: str | timedelta) -> ContinuousEventTimeTrigger:
@@ -146,13 +145,20 @@ class ContinuousProcessingTimeTrigger(Struct, frozen=True):
     interval_ms: int
 
     def __post_init__(self) -> None:
-        if self.interval_ms <= 0:
-            raise UserError(f"a continuous trigger needs an interval above zero; got {self.interval_ms} ms")
+        _check_interval(self)
 
     @classmethod
     def of(cls, interval: str | timedelta) -> ContinuousProcessingTimeTrigger:
         """Declare a trigger that fires every `interval`."""
         return cls(duration_ms(interval))
+
+
+def _check_interval(trigger: ContinuousEventTimeTrigger | ContinuousProcessingTimeTrigger) -> None:
+    given, name = trigger.interval_ms, type(trigger).__name__
+    if not is_whole(given):
+        raise UserError(f"a {name} takes milliseconds; got {given!r}: write {name}.of({given!r})")
+    if given <= 0:
+        raise UserError(f"a continuous trigger needs an interval above zero; got {given} ms")
 
 
 class DeltaTrigger(Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from topo.api.durations import duration_ms
+from topo.api.durations import duration_ms, is_whole
 from topo.api.evictors import CountEvictor, DeltaEvictor, Evictor, EvictorLike, TimeEvictor, TimestampedValue
 from topo.api.metrics import Metrics
 from topo.api.streams import DEFAULT_STREAM
@@ -296,8 +296,9 @@ class CountWindows(Struct, frozen=True):
     over_ms: int | None = None
 
     def __post_init__(self) -> None:
-        if self.count <= 0 or (self.slide is not None and self.slide <= 0):
-            raise UserError(f"count windows need a count and a slide above zero; got {self.count} and {self.slide}")
+        for count in (self.count, 1 if self.slide is None else self.slide):
+            if not is_whole(count) or count <= 0:
+                raise UserError(f"count windows need a count and a slide that are whole numbers above zero; got {count!r}")
         for span_ms in (self.slide_ms, self.over_ms):
             if span_ms is not None and span_ms <= 0:
                 raise UserError(f"count windows need a time above zero; got {span_ms} ms")

@@ -26,6 +26,8 @@ from tests.unit.operators.window_rig import (
 from topo.api import aggregates
 from topo.api.evictors import CountEvictor
 from topo.api.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     DeltaTrigger,
     EventTimeTrigger,
@@ -354,6 +356,23 @@ def test_reduce_and_aggregate_functions_have_no_life_of_their_own() -> None:
 def test_count_windows_need_counts_above_zero(count: int, slide: int | None) -> None:
     with pytest.raises(UserError, match="above zero"):
         CountWindows.of(count, slide)
+
+
+@pytest.mark.parametrize("wrong", [2.5, "3"])
+def test_what_counts_elements_or_milliseconds_needs_whole_numbers(wrong: Any) -> None:
+    declare: list[Callable[[Any], object]] = [
+        CountWindows.of,
+        lambda count: CountWindows.every(count, "10s"),
+        CountTrigger,
+        CountEvictor,
+        ContinuousEventTimeTrigger,
+        ContinuousProcessingTimeTrigger,
+    ]
+    for one in declare:
+        with pytest.raises(UserError, match=r"whole number|takes milliseconds"):
+            one(wrong)
+    with pytest.raises(UserError, match="whole number"):
+        CountWindows(3, wrong)
 
 
 # The direct way
