@@ -87,6 +87,10 @@ class Node:
     keyed: bool = False
     side_records: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # An empty name, such as that of a variable that is not set, names nothing.
+        self.name = self.name or None
+
     def record_of(self, output: str) -> Any:
         """Return the type of the records of one of its outputs."""
         return self.side_records[output] if output.startswith(SIDE) else self.record

@@ -487,11 +487,12 @@ def test_operators_that_savepoints_know_by_name_need_one_where_names_are_require
         return flow
 
     program("words", "counts").build()
-    with pytest.raises(TopologyError) as raised:
-        program(None, None).build()
-    shown = str(raised.value)
+    for none in (None, ""):
+        with pytest.raises(TopologyError) as raised:
+            program(none, none).build()
+        shown = str(raised.value)
+        assert shown.count("has no name, and require_names is set") == 2
     assert "from_iterable at test_mistakes.py:" in shown and "count at test_mistakes.py:" in shown
-    assert shown.count("has no name, and require_names is set") == 2
 
 
 LISTED_ONCE = FilesSpout("logs", discovery_interval=None)
