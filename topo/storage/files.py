@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from glob import has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -276,6 +277,7 @@ class RemoteFiles:
     def __init__(self, url: str) -> None:
         """Reach the root. Raises TopoEnvironmentError when it cannot be, or a package for it is not installed."""
         try:
+            from fsspec import AbstractFileSystem
             from fsspec.core import url_to_fs
         except ImportError as error:
             raise TopoEnvironmentError(f"checkpoints in {shown(url)} need fsspec: {pip_install(EXTRAS['remote'])}") from error
@@ -286,6 +288,9 @@ class RemoteFiles:
         except Exception as error:  # some connect at once, and each has its own errors
             raise TopoEnvironmentError(f"cannot use {shown(url)}: {error}") from error
         self._root = root.rstrip("/")
+        # Its own `mv` and `rm` take "*", "?" and "[" for patterns, and would move and remove files of other folders.
+        self._copies = type(self._system).mv is AbstractFileSystem.mv
+        self._is_pattern = has_magic(self._root)
 
     def make_root(self) -> None:
         """Do nothing: writes make the folders that they need."""
@@ -296,7 +301,11 @@ class RemoteFiles:
         with self._explained("write", name):
             self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
             self._system.pipe_file(temporary, b"".join(chunks))
-            self._system.mv(temporary, path)
+            if self._copies:
+                self._system.cp_file(temporary, path)
+                self._system.rm_file(temporary)
+            else:
+                self._system.mv(temporary, path)
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         with self._explained("read", name, FileNotFoundError):
@@ -332,7 +341,13 @@ class RemoteFiles:
 
     def remove_folder(self, name: str) -> None:
         with suppress(FileNotFoundError), self._explained("remove", name, FileNotFoundError):
-            self._system.rm(self._path(name), recursive=True)
+            path = self._path(name)
+            if not self._is_pattern:
+                self._system.rm(path, recursive=True)
+                return
+            for found in sorted(self._system.find(path, withdirs=True), reverse=True):
+                with suppress(FileNotFoundError):
+                    self._system.rm_file(found)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

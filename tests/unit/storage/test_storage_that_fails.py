@@ -48,6 +48,19 @@ def test_a_full_disk_leaves_no_torn_file(tmp_path: Path) -> None:
     assert files.names("a") == ["whole"]
 
 
+@pytest.mark.parametrize(("name", "other"), [("run[1]", "run1"), ("run*", "run-2"), ("run?", "run3")])
+def test_a_url_that_looks_like_a_pattern_reaches_no_other_folder(tmp_path: Path, name: str, other: str) -> None:
+    own, others = (open_files(f"memory://{tmp_path.name}/{one}") for one in (name, other))
+    others.write("1/part", [b"others"])
+    own.write("1/part", [b"own"])
+    assert own.names("1") == ["part"]
+    assert own.read("1/part") == b"own"
+    own.remove_folder("1")
+    own.remove_folder("1")
+    assert own.names("1") == []
+    assert others.read("1/part") == b"others"
+
+
 def test_what_is_written_is_private(tmp_path: Path) -> None:
     complete(open_store(str(tmp_path / "checkpoints"), "words"), 1)
     modes = {path.stat().st_mode & 0o077 for path in (tmp_path / "checkpoints").rglob("*")}
