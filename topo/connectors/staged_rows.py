@@ -49,7 +49,7 @@ def staging_of(context: TaskContext, given: str | os.PathLike[str] | None, user:
     Raises:
         ConfigError: the tasks share no place.
     """
-    found = given or context.config.checkpoint_folder or context.folder
+    found = given or os.path.expanduser(context.config.checkpoint_folder or "") or context.folder
     if found is None:
         raise ConfigError(
             f"{user} stages rows until their checkpoint is complete, and its workers share no folder; give a folder or URL "

@@ -98,7 +98,7 @@ def new_job(request: RunRequest) -> Job:
             run_ms=now_ms,
             submitted_from=os.getcwd(),
             foreground=request.foreground,
-            start_from=start_from if "://" in start_from or not start_from else os.path.abspath(start_from),
+            start_from=start_from if "://" in start_from or not start_from else os.path.abspath(os.path.expanduser(start_from)),
             drop_state=list(request.drop_state),
             spark=None if cluster is None else replace(cluster, py_files=py_files),
             cores=cores,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
         """Return the path or URL of this run's own checkpoints, apart from those of earlier runs; "" when it takes none."""
         if self.plan.config.delivery != "exactly_once":
             return ""
-        place, run = self.plan.config.checkpoint_folder, str(self.run_ms)
+        place, run = os.path.expanduser(self.plan.config.checkpoint_folder or ""), str(self.run_ms)
         if not place:
             return str(folder.checkpoints / run)
         own = f"{folder.name}/{run}"

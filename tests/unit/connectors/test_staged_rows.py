@@ -232,6 +232,7 @@ def test_rows_are_staged_beside_the_checkpoints_unless_a_place_is_given(tmp_path
 
     assert place(folder=tmp_path) == tmp_path
     assert place(folder=tmp_path, checkpoint_folder="s3://bucket/checkpoints") == "s3://bucket/checkpoints"
+    assert place(folder=tmp_path, checkpoint_folder="~/checkpoints") == str(Path.home() / "checkpoints")
     assert staging_of(TaskContext("shop", "sink", 1, folder=tmp_path), "/mnt/rows", "TestSink") == "/mnt/rows"
     with pytest.raises(ConfigError, match=r"TestSink stages rows .* give a folder or URL .* staging="):
         place()

@@ -64,9 +64,13 @@ def test_name_without_a_submit_is_not_found(folder: TopologyFolder) -> None:
         ({"delivery": "at_least_once"}, ""),
         ({"delivery": "exactly_once"}, "@/5"),
         ({"delivery": "exactly_once", "checkpoint_folder": "kept"}, "/srv/kept/flow/5"),
+        ({"delivery": "exactly_once", "checkpoint_folder": "~/kept"}, "/home/me/kept/flow/5"),
         ({"delivery": "exactly_once", "checkpoint_folder": "s3://kept/"}, "s3://kept/flow/5"),
     ],
 )
-def test_each_run_has_checkpoints_of_its_own(folder: TopologyFolder, settings: dict[str, str], place: str) -> None:
+def test_each_run_has_checkpoints_of_its_own(
+    folder: TopologyFolder, settings: dict[str, str], place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
     store_submission(folder, small_plan(**settings), submitted_from="/srv")
     assert checkpoints_of(folder) == place.replace("@", str(folder.checkpoints))
