@@ -29,7 +29,9 @@ from topo.user_code.files import ORIGIN, code_of, hash_of_code, is_installed, mo
 from topo.wire.serializers import SerializerRegistry
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
-
+_COLLECTION = re.compile(
+    r"(\w+\.)*(list|tuple|set|frozenset|dict|sequence|iterable|collection|mapping)(\[.*\])?( \| None)?", re.IGNORECASE
+)
 
 _roots: list[str] = []
 """Folders of lone files that this process has searched for what they import, in `sys.path` behind everything else."""
@@ -138,7 +140,7 @@ def bind_parameters(function: Callable[..., Any], given: Mapping[str, Any], name
 
     Raises:
         NotFoundError: the function has no such parameter; carries near misses.
-        UserError: one is missing or is not of its type.
+        UserError: one is missing, is not of its type, or is a collection, which no text is.
     """
     taken = inspect.signature(function).parameters
     keywords = {key: one for key, one in taken.items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
@@ -177,6 +179,9 @@ def _type_of(parameter: inspect.Parameter) -> Callable[[str], Any] | None:
     annotation = parameter.annotation
     if annotation is not parameter.empty:
         written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+        if _COLLECTION.fullmatch(written):
+            what = f"parameter {parameter.name} is {written}, and -p gives one value"
+            raise UserError(f"{what}; declare it as a str, and have the function split that")
         named = [known[word] for word in re.findall(r"\w+", written) if word in known]
         return named[0] if len(named) == 1 else None
     default = type(parameter.default)

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -321,6 +322,19 @@ def test_text_becomes_what_the_parameter_is() -> None:
     assert bind_parameters(function, {**given, "a": 9, "j": [1]}, "f")["j"] == [1]
     with pytest.raises(UserError, match="parameter c is bool, not 'perhaps'"):
         bind_parameters(function, {**given, "c": "perhaps"}, "f")
+
+
+@pytest.mark.parametrize(
+    "annotation", ["list[int]", list[int], "typing.Sequence[str] | None", "tuple[int, ...]", set, "dict[str, int]"]
+)
+def test_text_is_no_collection(annotation: Any) -> None:
+    def function(items: Any, one: Literal["list", "set"] = "list", both: str | list[str] = "a") -> None: ...
+
+    assert bind_parameters(function, {"items": "5", "one": "set", "both": "b"}, "f") == {"items": 5, "one": "set", "both": "b"}
+    function.__annotations__["items"] = annotation
+    with pytest.raises(UserError, match=r"parameter items is .*, and -p gives one value"):
+        bind_parameters(function, {"items": "5"}, "f")
+    assert bind_parameters(function, {"items": [5]}, "f") == {"items": [5]}
 
 
 @pytest.mark.parametrize(
