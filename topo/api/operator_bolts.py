@@ -245,7 +245,7 @@ class AsyncBolt(OperatorBolt, ABC):
     they have been emitted. A call that raises fails its input.
 
     Args:
-        mode: results in the order of the inputs, or as they complete but never across a watermark.
+        mode: results in the order of the inputs ("ordered"), or as they complete but never across a watermark ("unordered").
         capacity: how many tuples are in flight at most; a full bolt takes no further input.
         timeout: for one tuple with all its attempts; None for none.
         retry: when a call is made again, also after the end of the input, for which the run then waits.
@@ -253,12 +253,12 @@ class AsyncBolt(OperatorBolt, ABC):
 
     def __init__(
         self,
-        mode: AsyncMode = AsyncMode.ORDERED,
+        mode: AsyncMode | str = AsyncMode.ORDERED,
         capacity: int = 100,
         timeout: Duration | None = None,
         retry: RetryStrategy | None = None,
     ) -> None:
-        self.settings = AsyncSettings(mode, capacity, 0 if timeout is None else duration_ms(timeout), retry)
+        self.settings = AsyncSettings(AsyncMode(mode), capacity, 0 if timeout is None else duration_ms(timeout), retry)
 
     async def open(self, context: TaskContext) -> None:
         """Awaited once, on the event loop, before the first call: make sessions and pools here."""

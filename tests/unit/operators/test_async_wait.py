@@ -13,11 +13,25 @@ from topo.api.async_io import (
     AsyncMode,
     AsyncSettings,
 )
+from topo.api.operator_bolts import AsyncBolt
 from topo.errors import UserError
 from topo.operators.async_wait import ResultHandle, joined_inputs
 from topo.operators.base import OperatorSnapshot
 
 # Order
+
+
+class Silent(AsyncBolt):
+    """Emits nothing."""
+
+    async def call(self, tup: Any) -> None:
+        """Return at once."""
+
+
+def test_the_order_of_results_may_be_given_as_text() -> None:
+    assert [Silent(mode).settings.mode for mode in ("ordered", "unordered")] == [ORDERED, UNORDERED]
+    with pytest.raises(ValueError, match="'sorted' is not a valid AsyncMode"):
+        Silent("sorted")
 
 
 @pytest.mark.parametrize("mode", [ORDERED, UNORDERED])
