@@ -144,6 +144,9 @@ class GeneratorReader:
                 )
                 return taken
             count = min(len(item.values), room - taken)
+            if not count:
+                # As None: a loop over such batches would never end.
+                break
             stamps = item.timestamps
             output.rows(
                 reading.partition, item.values[:count], item.positions[:count], None if stamps is None else stamps[:count]

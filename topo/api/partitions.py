@@ -68,9 +68,9 @@ class PartitionedSpout(Spout):
         """Yield the rows of a partition behind a position; None: from where `begin` has it begin.
 
         Yields `SourceRow(values, position)`; `SourceRows(values, positions)` for many at once, which is faster;
-        `BadRecord(record, position, error)` for a record that cannot be decoded; and None when there is nothing for now.
-        Returning is the end of the partition. It must not block. When it raises, the error is reported, and it is called again
-        after a wait, behind the last row.
+        `BadRecord(record, position, error)` for a record that cannot be decoded; and None, or no rows, when there is nothing for
+        now. Returning is the end of the partition. It must not block. When it raises, the error is reported, and it is called
+        again after a wait, behind the last row.
         """
         raise TopoInternalError(f"{type(self).__name__} has a reader")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from topo.api.generator_reader import GeneratorReader
-from topo.api.partition_values import Partition, SourceRow
+from topo.api.partition_values import Partition, SourceRow, SourceRows
 
 
 class Output:
@@ -52,4 +52,13 @@ def test_all_partitions_are_read_where_there_is_no_limit() -> None:
     for name in "abcd":
         reader.assign(Partition(name), None, False)
     assert polled(reader) == set("abcd")
+    reader.close()
+
+
+def test_a_batch_without_rows_is_nothing_for_now() -> None:
+    rows = iter([SourceRows([], []), SourceRows([("a",)], [1]), SourceRows([], []), SourceRows([], [])])
+    reader = GeneratorReader(lambda _partition, _position: rows)
+    reader.assign(Partition("a"), None, False)
+    assert [polled(reader) for _ in range(2)] == [set(), {"a"}]
+    assert next(rows) == SourceRows([], [])
     reader.close()
