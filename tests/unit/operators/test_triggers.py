@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.operators.window_rig import TEN, entries, timers
+from tests.unit.operators.window_rig import rig as windows
 from topo.api.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -19,7 +21,7 @@ from topo.api.triggers import (
     Trigger,
     TriggerResult,
 )
-from topo.api.windows import GlobalWindow, TimeWindow
+from topo.api.windows import GlobalWindow, TimeWindow, TumblingProcessingTimeWindows
 from topo.errors import UserError
 from topo.operators.time.clock import MAX_TIMESTAMP
 from topo.operators.windows.triggers import build_trigger
@@ -196,6 +198,18 @@ def test_every_timer_of_the_window_counts_as_the_timeout() -> None:
     harness.process("x", 0, W)
     assert harness.watermark(19) == [(W, FIRE)]
     assert is_clean(harness)
+
+
+def test_a_timeout_that_clears_the_inner_trigger_leaves_the_window_its_end() -> None:
+    """The timer that the inner trigger deletes is the one of the clean-up."""
+    by_event = windows(TEN, trigger=ProcessingTimeoutTrigger.of(EventTimeTrigger(), "5ms"), reduce=max)
+    by_event.element("k", "a", 1)
+    assert [by_event.time(6), by_event.watermark(9)] == [[("a", 9)]] * 2
+    ten = TumblingProcessingTimeWindows.of("10ms")
+    by_clock = windows(ten, trigger=ProcessingTimeoutTrigger.of(ProcessingTimeTrigger(), "5ms"), reduce=max)
+    by_clock.element("k", "a", None)
+    assert [by_clock.time(6), by_clock.time(10)] == [[("a", 9)]] * 2
+    assert [(entries(rig), timers(rig)) for rig in (by_event, by_clock)] == [(0, (0, 0))] * 2
 
 
 def test_a_timeout_purges_when_the_inner_trigger_does() -> None:

@@ -94,6 +94,10 @@ class TimerService:
         """How many processing-time timers are registered."""
         return len(self._processing)
 
+    def has(self, namespace: Hashable, timestamp: int, is_event_time: bool) -> bool:
+        """Whether the current key has registered a timer."""
+        return (self._event if is_event_time else self._processing).has(timestamp, self._keys.key, namespace)
+
     def register_event_timer(self, namespace: Hashable, timestamp: int) -> None:
         """Have `on_event_time` called when the watermark reaches `timestamp`; at the *next* watermark if it has been reached.
 

@@ -335,7 +335,9 @@ class WindowOperator(KeyedOperator):
         if namespace is None:
             return
         self._trigger_context.window = window
-        is_over = is_event_time is self.assigner.is_event_time and timestamp == self.cleanup_time(window)
+        cleanup = (window, self.cleanup_time(window), self.assigner.is_event_time)
+        is_over = cleanup[1:] == (timestamp, is_event_time)
+        waits = not is_over and self._timers.has(*cleanup)
         try:
             self._act(callback(timestamp, window, self._trigger_context), key, window, namespace)
         except Exception:
@@ -346,6 +348,9 @@ class WindowOperator(KeyedOperator):
             # The timer of the clean-up fires once, even for a window whose function has raised.
             if is_over:
                 self._clear_all(key, window, namespace)
+            elif waits and not self._timers.has(*cleanup):
+                # The trigger has deleted its own timer of that moment, which is the same.
+                self.register_cleanup(window)
 
     def _act(self, result: TriggerResult, key: Any, window: Any, namespace: Any) -> None:
         if result in _FIRES:
@@ -407,20 +412,14 @@ class WindowOperator(KeyedOperator):
     def register_cleanup(self, window: Any) -> None:
         if self._ends is not None:
             self._ends.add(window)
-            return
-        time = self.cleanup_time(window)
-        if time == MAX_TIMESTAMP:
-            return
-        if self.assigner.is_event_time:
-            self._timers.register_event_timer(window, time)
-        else:
-            self._timers.register_processing_timer(window, time)
+        elif (time := self.cleanup_time(window)) < MAX_TIMESTAMP:
+            by_event = self.assigner.is_event_time
+            (self._timers.register_event_timer if by_event else self._timers.register_processing_timer)(window, time)
 
     def _delete_cleanup(self, window: Any) -> None:
-        if self.assigner.is_event_time:
-            self._timers.delete_event_timer(window, self.cleanup_time(window))
-        else:
-            self._timers.delete_processing_timer(window, self.cleanup_time(window))
+        by_event = self.assigner.is_event_time
+        delete = self._timers.delete_event_timer if by_event else self._timers.delete_processing_timer
+        delete(window, self.cleanup_time(window))
 
     def _namespace(self, window: Any) -> Any:
         """Return where the contents of a window are; None when it is not in flight any more."""
