@@ -101,6 +101,8 @@ class _OverField(AggregateFunction):
         Raises:
             UserError: there is no such field.
         """
+        if isinstance(self.field, int) and not -len(fields) <= self.field < len(fields):
+            raise UserError(f"{type(self).__name__} of position {self.field}: the input has the fields {', '.join(fields)}")
         if not isinstance(self.field, str):
             return self
         if self.field not in fields:
@@ -252,6 +254,9 @@ class Together(AggregateFunction):
     def __init__(self, **named: AggregateFunction) -> None:
         if not named:
             raise UserError("Together needs at least one aggregate: Together(count=Count())")
+        for part in named.values():
+            if isinstance(part, type):
+                raise UserError(f"Together takes instances; got {part!r}: give {part.__name__}()")
         self._named = named
         self.parts = tuple(named.values())
         self.fields = tuple(named)

@@ -67,5 +67,9 @@ class DeltaEvictor(Struct, frozen=True):
     delta: Callable[[Any, Any], float]
     after: bool = False
 
+    def __post_init__(self) -> None:
+        if not callable(self.delta):
+            raise UserError(f"a delta evictor needs a function of two elements; got {self.delta!r}")
+
 
 EvictorLike = CountEvictor | TimeEvictor | DeltaEvictor | Evictor

@@ -117,7 +117,8 @@ class WindowBolt(OperatorBolt):
         self.process = process
         self.allowed_lateness_ms = duration_ms(allowed_lateness)
         self.late_stream = late_stream
-        fields = tuple(result_fields) if result_fields is not None else aggregate.fields if aggregate is not None else ("result",)
+        # The argument may be no aggregate at all; `build` reports that.
+        fields = key_fields(getattr(aggregate, "fields", ("result",)) if result_fields is None else result_fields)
         self.result_width = len(fields)
         self.outputs = outputs if outputs is not None else (*self.key, "window_start", "window_end", *fields)
         if late_stream is not None:

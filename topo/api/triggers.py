@@ -167,6 +167,10 @@ class DeltaTrigger(Struct, frozen=True):
     threshold: float
     delta: Callable[[Any, Any], float]
 
+    def __post_init__(self) -> None:
+        if not callable(self.delta):
+            raise UserError(f"a delta trigger needs a function of two elements; got {self.delta!r}")
+
 
 class NeverTrigger(Struct, frozen=True):
     """Never fires."""

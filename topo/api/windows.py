@@ -241,6 +241,8 @@ class SessionWindows(Struct, frozen=True):
     def __post_init__(self) -> None:
         if isinstance(self.gap, int) and self.gap <= 0:
             raise UserError(f"session windows need a gap above zero; got {self.gap} ms")
+        if not isinstance(self.gap, int) and not callable(self.gap):
+            raise UserError(f"a dynamic gap is a function of the element; got {self.gap!r}: write with_gap({self.gap!r})")
 
 
 class EventTimeSessionWindows:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
@@ -21,6 +19,13 @@ from topo.errors import UserError
 from topo.operators.bolt_operators import window_operator_of
 
 Streams = Mapping[str, tuple[StreamDeclaration, ...] | None]
+
+_PARTS = {
+    "aggregate": ("create_accumulator", "one of an AggregateFunction"),
+    "process": ("process", "one of a ProcessWindowFunction"),
+    "reduce": ("reduce", "a function of two elements"),
+}
+"""What a window is given to make results: its method, and how to give it."""
 
 
 def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: TopologyConfig) -> list[str]:
@@ -121,11 +126,12 @@ def _names(fields: Sequence[str]) -> str:
 def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator[str]:
     if bolt.per_task and bolt.key:
         yield f"per_task=True does not go with a key ({_names(bolt.key)}); leave one of them out"
-    parts: dict[str, Any] = {"aggregate": bolt.aggregate, "process": bolt.process}
-    for name, given in parts.items():
-        if isinstance(given, type) or inspect.isroutine(given):
-            fix = f"{given.__name__}()" if isinstance(given, type) else "one of a ProcessWindowFunction"
-            yield f"{name}= takes an instance; got {given!r:.80}: give {fix}"
+    for name, (method, wanted) in _PARTS.items():
+        given = getattr(bolt, name)
+        is_class = isinstance(given, type) and (name != "reduce" or hasattr(given, method))
+        is_function = name == "reduce" and callable(given)
+        if is_class or not (given is None or is_function or hasattr(given, method)):
+            yield f"{name}= takes an instance; got {given!r:.80}: give {f'{given.__name__}()' if is_class else wanted}"
             return
     if bolt.sources and (bolt.aggregate is not None or bolt.reduce is not None or bolt.late_stream is not None):
         yield "sources=True is for process= alone; leave out aggregate=, reduce= and late_stream="

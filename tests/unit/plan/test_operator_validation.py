@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.plan.parts import Lines
 from topo import aggregates
+from topo.api.evictors import DeltaEvictor
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt
 from topo.api.spout import Spout
 from topo.api.triggers import CountTrigger, DeltaTrigger
@@ -18,12 +19,13 @@ from topo.api.windows import (
     EventTimeSessionWindows,
     GlobalWindows,
     ProcessWindowFunction,
+    ReduceFunction,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
 from topo.builder import BoltDeclarer, TopologyBuilder
-from topo.errors import TopologyError
+from topo.errors import TopologyError, UserError
 from topo.plan.parallelism import with_overrides
 from topo.plan.physical import physical_plan
 from topo.plan.validation import problems_of
@@ -134,6 +136,9 @@ def test_a_key_field_that_does_not_exist_is_refused_once() -> None:
 def test_a_field_to_aggregate_that_does_not_exist_is_refused() -> None:
     (problem,) = problems(builder(sums(aggregate=aggregates.Sum("vale"))))
     assert problem.startswith("bolt 'b': ") and "'vale'" in problem
+    (problem,) = problems(builder(sums(aggregate=aggregates.Sum(3))))
+    assert "Sum of position 3: the input has the fields user, country, value" in problem
+    assert builder(sums(aggregate=aggregates.Sum(-1))).build()
 
 
 def test_a_window_bolt_is_given_as_an_instance() -> None:
@@ -167,11 +172,31 @@ def test_inputs_of_a_window_bolt_have_the_same_fields() -> None:
             sums(aggregate=None, process=lambda key, rows, context, out: None, outputs=("n",)),
             "give one of a ProcessWindowFunction",
         ),
+        (sums(aggregate=max), "got <built-in function max>: give one of an AggregateFunction"),
+        (sums(aggregate="sum"), "aggregate= takes an instance; got 'sum': give one of an AggregateFunction"),
+        (sums(aggregate=None, reduce="max"), "reduce= takes an instance; got 'max': give a function of two elements"),
+        (sums(aggregate=None, reduce=ReduceFunction), "ReduceFunction'>: give ReduceFunction()"),
     ],
 )
 def test_parts_that_do_not_go_together_are_refused(bolt: WindowBolt, expected: str) -> None:
     (problem,) = problems(builder(bolt))
     assert problem.startswith("bolt 'b': ") and expected in problem
+
+
+def test_parts_that_no_element_could_use_are_refused_when_they_are_declared() -> None:
+    wrong: Any = 5
+    with pytest.raises(UserError, match="a delta trigger needs a function of two elements; got 5"):
+        DeltaTrigger(1.0, wrong)
+    with pytest.raises(UserError, match="a delta evictor needs a function of two elements; got 5"):
+        DeltaEvictor(1.0, wrong)
+    with pytest.raises(UserError, match=r"a dynamic gap is a function of the element; got '5s': write with_gap\('5s'\)"):
+        EventTimeSessionWindows.with_dynamic_gap("5s")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"Together takes instances; got <class .*Count'>: give Count\(\)"):
+        aggregates.Together(count=aggregates.Count)  # type: ignore[arg-type]
+
+
+def test_one_name_of_a_result_may_be_text() -> None:
+    assert sums(result_fields="total").outputs == ("user", "window_start", "window_end", "total")
 
 
 @pytest.mark.parametrize(
