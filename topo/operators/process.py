@@ -158,5 +158,5 @@ class ProcessOperator(KeyedOperator):
 
 def _checked(timestamp: int) -> int:
     if not isinstance(timestamp, int) or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-        raise UserError(f"a timer's timestamp is a signed 64-bit number of milliseconds; got {timestamp}")
+        raise UserError(f"a timer's timestamp is a signed 64-bit number of milliseconds; got {timestamp!r}")
     return timestamp

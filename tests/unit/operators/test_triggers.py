@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from topo.api.triggers import (
 )
 from topo.api.windows import GlobalWindow, TimeWindow, TumblingProcessingTimeWindows
 from topo.errors import UserError
-from topo.operators.time.clock import MAX_TIMESTAMP
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
 from topo.operators.windows.triggers import build_trigger
 from topo.testing import TriggerHarness
 
@@ -256,3 +257,22 @@ def test_a_users_own_trigger_gives_its_results_and_anything_else_is_refused() ->
         built.on_merge(W, nothing)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="no trigger"):
         build_trigger("always")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("moment", [MAX_TIMESTAMP + 1, MIN_TIMESTAMP - 1, None, "5", float("nan")])
+@pytest.mark.parametrize("domain", ["event", "processing"])
+def test_a_moment_that_no_time_reaches_is_refused_in_the_call_that_registers_it(moment: Any, domain: str) -> None:
+    """In the queue it would fail every later timer, or every snapshot."""
+
+    class Registers(Always):
+        def on_element(self, value: Any, timestamp: int, window: Any, context: Any) -> Any:
+            getattr(context, f"register_{domain}_time_timer")(moment if value == "bad" else 9)
+            return CONTINUE
+
+    r = windows(TEN, trigger=Registers(FIRE), reduce=max)
+    for _ in range(2):
+        with pytest.raises(UserError, match=re.escape(f"64-bit number of milliseconds; got {moment!r}")):
+            r.element("a", "bad", 1)
+    r.element("b", "good", 1)
+    assert sorted(r.time(10) + r.watermark(9))[-1] == ("good", 9)
+    assert timers(r) == (0, 0)

@@ -12,7 +12,20 @@ from collections.abc import Hashable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from topo.errors import UserError
+from topo.operators.time.clock import MAX_TIMESTAMP, MIN_TIMESTAMP
+
 _SLACK = 64
+
+
+def check_timestamp(timestamp: Any) -> None:
+    """Raise UserError for a value that no clock or watermark reaches: beside it no timer could be ordered, or stored."""
+    try:
+        if MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+            return
+    except TypeError:
+        pass
+    raise UserError(f"a timer's timestamp is a signed 64-bit number of milliseconds; got {timestamp!r}")
 
 
 class _Draining(dict[tuple[Any, Any], None]):
@@ -59,11 +72,12 @@ class TimerQueue:
         return self._heap[0] if self._heap else None
 
     def add(self, timestamp: int, key: Hashable, namespace: Hashable) -> bool:
-        """Add a timer, once; return whether there is a new earliest timestamp."""
+        """Add a timer, once; return whether there is a new earliest timestamp. Raises as `check_timestamp` does."""
         entry = (key, namespace)
         buckets = self.buckets
         bucket = buckets.get(timestamp)
         if bucket is None:
+            check_timestamp(timestamp)
             buckets[timestamp] = entry
             heap = self._heap
             # A timestamp that is still in the heap as a leftover gets a second place there; the later one is skipped.
