@@ -22,6 +22,7 @@ from topo.operators.async_queues import Entry, OrderedQueue, ResultQueue, Unorde
 from topo.operators.base import Operator, OperatorSnapshot
 from topo.operators.mailbox.mailbox import RejectedExecution
 from topo.operators.time.clock import ClockTimer
+from topo.user_errors import returned
 
 
 class AsyncFunction(ABC):
@@ -354,7 +355,10 @@ class AsyncWaitOperator(Operator):
     def backoff_ms(self, attempt: int) -> int:
         """How long to wait after an attempt. For the call."""
         assert self._settings.retry is not None
-        return self._settings.retry.backoff_ms(attempt)
+        wait_ms: Any = self._settings.retry.backoff_ms(attempt)
+        if not isinstance(wait_ms, int | float):
+            raise returned(self._settings.retry.backoff_ms, wait_ms, "return the milliseconds to wait")
+        return int(wait_ms)
 
     def _put_out(self, entry: Entry) -> None:
         if entry.watermark is not None:

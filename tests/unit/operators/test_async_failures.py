@@ -204,6 +204,20 @@ def test_a_predicate_that_does_not_hold_lets_the_failure_stand(strategy: dict[st
         r.run_mails()
 
 
+@pytest.mark.parametrize("pause", [None, "1s", timedelta(seconds=1)])
+def test_a_pause_that_is_no_number_fails_the_call_and_frees_the_place(pause: Any) -> None:
+    class Broken(FixedDelayRetry):
+        def backoff_ms(self, attempt: int) -> int:
+            return pause  # type: ignore[no-any-return]
+
+    r, function = rig(retry=Broken(2, "10ms"))
+    feed(r, "a1")
+    function.failed("a1")
+    with pytest.raises(UserError, match=r"backoff_ms returned .*; return the milliseconds to wait"):
+        r.run_mails()
+    assert in_flight(r) == 0
+
+
 @pytest.mark.parametrize("asked", ["can_retry", "backoff_ms"])
 def test_a_strategy_that_raises_fails_the_element_and_blocks_nothing(asked: str) -> None:
     class Broken(FixedDelayRetry):
