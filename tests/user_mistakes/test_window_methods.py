@@ -90,9 +90,32 @@ class AwaitingReduce(windows.ReduceFunction):
         return first
 
 
+class NoAccumulator(aggregates.Collect):
+    def add(self, value: Any, accumulator: Any) -> Any:
+        accumulator.append(value)
+
+    def get_result(self, accumulator: Any) -> Any:
+        raise NotImplementedError
+
+
+class NoMerge(aggregates.Collect):
+    def merge(self, first: Any, second: Any) -> Any:
+        if second:
+            first.extend(second)
+            return
+
+
+def no_reduction(first: Any, second: Any) -> Any:
+    max(first, second)
+
+
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
+        ({"aggregate": NoAccumulator()}, "NoAccumulator.add returns nothing; return the accumulator"),
+        ({"aggregate": aggregates.Together(a=NoAccumulator())}, "NoAccumulator.add returns nothing"),
+        ({"aggregate": NoMerge()}, "NoMerge.merge returns nothing; return the accumulator"),
+        ({"reduce": no_reduction}, "no_reduction returns nothing; return the combination of both"),
         ({"trigger": FlinksTrigger()}, "but it is called as on_element(value, timestamp, window, context)"),
         ({"trigger": windows.PurgingTrigger.of(FlinksTrigger())}, "FlinksTrigger.on_element is defined as"),
         ({"evictor": FlinksEvictor()}, "but it is called as evict_before(elements, window, watermark, clock)"),

@@ -9,13 +9,15 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
+from topo.api.aggregates import AggregateFunction
 from topo.api.component import Component
 from topo.api.operator_bolts import AsyncBolt, WindowBolt
 from topo.api.partitions import PartitionedSpout
 from topo.api.topology import ComponentSpec
-from topo.api.windows import ProcessWindowFunction
+from topo.api.windows import ProcessWindowFunction, ReduceFunction
 from topo.user_errors import shown_file
 
 _OURS = "topo."
@@ -35,6 +37,9 @@ def method_problems(spec: ComponentSpec) -> Iterator[str]:
     if isinstance(spec.component, WindowBolt) and missing is None:
         for part in _parts(spec.component):
             yield from _of_class(spec, type(part), wanted)
+        reduce = spec.component.reduce
+        if inspect.isfunction(reduce) and (problem := _no_result("reduce", reduce)):
+            yield _placed(spec, reduce.__qualname__, problem, reduce)
 
 
 def _parts(bolt: WindowBolt) -> Iterator[Any]:
@@ -53,10 +58,28 @@ def _of_class(spec: ComponentSpec, cls: type, wanted: bool) -> Iterator[str]:
         if not inspect.isfunction(function) or function.__module__.startswith(_OURS):
             continue
         problem = _kind_problem(name, base, function, cls) or _signature_problem(name, base, own, function, wanted)
-        if problem:
-            code = inspect.unwrap(function).__code__
-            where = f"{shown_file(code.co_filename)}:{code.co_firstlineno}"
-            yield f"component {spec.id!r}: {cls.__name__}.{name} {problem} ({where})"
+        if problem := problem or (_no_result(name, function) if issubclass(cls, AggregateFunction | ReduceFunction) else ""):
+            yield _placed(spec, f"{cls.__name__}.{name}", problem, function)
+
+
+def _placed(spec: ComponentSpec, name: str, problem: str, function: Any) -> str:
+    code = inspect.unwrap(function).__code__
+    return f"component {spec.id!r}: {name} {problem} ({shown_file(code.co_filename)}:{code.co_firstlineno})"
+
+
+_ACCUMULATOR = "the accumulator"
+_RESULTS = {"add": _ACCUMULATOR, "add_columns": _ACCUMULATOR, "merge": _ACCUMULATOR, "reduce": "the combination of both"}
+
+
+def _no_result(name: str, function: Any) -> str:
+    """Say that a function forgets its result, of those whose None is taken for an empty window."""
+    if name not in _RESULTS:
+        return ""
+    steps = list(dis.get_instructions(inspect.unwrap(function)))
+    # Up to 3.11, and from 3.14 on, a constant that is returned is loaded by the step before.
+    results = [one if "CONST" in one.opname else before for before, one in pairwise(steps) if one.opname.startswith("RETURN_")]
+    forgets = bool(results) and all("CONST" in one.opname and one.argval is None for one in results)
+    return f"returns nothing; return {_RESULTS[name]}" if forgets else ""
 
 
 def _called(cls: type) -> dict[str, Any]:
