@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
@@ -154,6 +155,13 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
         )
     if not origins:
         return
+    own: Any = bolt.outputs
+    late = own.get(bolt.late_stream) if isinstance(own, Mapping) else None
+    if late is not None and late != origins[0].fields:
+        yield (
+            f"its late stream has the fields {_names(late)} of another input, since one WindowBolt is set under several names; "
+            "make one for each"
+        )
     try:
         window_operator_of(bolt, origins, lambda _size: 0)
     except UserError as error:

@@ -155,6 +155,20 @@ def test_inputs_of_a_window_bolt_have_the_same_fields() -> None:
     assert "different fields: 'events' with 'user', 'country', 'value' and 'others' with 'user', 'amount'" in problem
 
 
+def test_one_bolt_under_two_names_has_one_late_stream() -> None:
+    def made(first: WindowBolt, second: WindowBolt) -> TopologyBuilder:
+        made = TopologyBuilder("t")
+        for name, spout, bolt in (("events", Events(), first), ("others", Others(), second)):
+            made.set_spout(name, spout, watermarks=EMITTED)
+            made.set_bolt(f"of-{name}", bolt).fields_grouping(name, "user")
+        return made
+
+    bolts = [sums(aggregate=aggregates.Count(), late_stream="late") for _ in range(2)]
+    made(*bolts).build()
+    (problem,) = problems(made(bolts[0], bolts[0]))
+    assert "bolt 'of-events': its late stream has the fields 'user', 'amount' of another input" in problem
+
+
 @pytest.mark.parametrize(
     ("bolt", "expected"),
     [
