@@ -255,6 +255,27 @@ def test_a_time_without_a_zone_settles_as_utc_whatever_the_zone_of_the_session(d
     assert values(harness) == [1]
 
 
+def test_an_infinite_time_fails_its_own_row_alone_in_a_table_without_an_index(dsn: str) -> None:
+    name = f"t_{secrets.token_hex(6)}"
+    run(dsn, f"create table {name} (id bigserial, n int, at timestamptz)")
+    run(dsn, f"insert into {name} (n, at) values (1, 'epoch'), (2, 'infinity'), (3, 'epoch'), (4, '-infinity'), (5, 'epoch')")
+    harness = PartitionHarness(lambda: PostgresSpout(dsn, name, ["n"], key="id", timestamp="at"))
+    harness.turns()
+    assert values(harness) == [1, 3, 5]
+    assert [record for _, _, record in harness.given_up] == ["(2,2,infinity)", "(4,4,-infinity)"]
+
+
+@pytest.mark.parametrize("column", ["timestamptz", "timestamp", "date"])
+def test_an_infinite_time_holds_nothing_up_and_its_row_is_given_up(dsn: str, column: str) -> None:
+    name = f"t_{secrets.token_hex(6)}"
+    run(dsn, f"create table {name} (id bigserial, n int, at {column})")
+    run(dsn, f"insert into {name} (n, at) values (1, 'epoch'), (2, 'infinity'), (3, 'epoch'), (4, '-infinity'), (5, 'epoch')")
+    harness = PartitionHarness(lambda: PostgresSpout(dsn, name, ["n"], key="id", timestamp="at", settle="1h"))
+    harness.turns()
+    assert values(harness) == [1, 3, 5]
+    assert [record for _, _, record in harness.given_up] == ["(2,2,infinity)", "(4,4,-infinity)"]
+
+
 def test_the_time_of_a_row_is_that_of_its_column(dsn: str, table: str) -> None:
     run(dsn, f"insert into {table} (n, at) values (1, '2024-02-29 00:00:01.5+00')")
     spout = PostgresSpout(dsn, table, ["n", "at"], key="id", timestamp="at")

@@ -58,6 +58,11 @@ class KeysetStatements:
         one = "" if count == 1 else f" and (hashint8({at}::bigint) & 2147483647) % {count} = {number}"
         rows = f"from {source} as q where {at} > $1 and {at} <= $2{one} order by {at} limit $3"
         self.read = f"select {at}, {stamp}, {names} {rows}"
+        if timestamp is not None:
+            # Event time is worked out behind the limit. In front of that, where rows are sorted, an infinite one would fail the
+            # read though its row is not asked for.
+            needed = ", ".join(f"q.{quoted(name)}" for name in dict.fromkeys((key, timestamp, *columns)))
+            self.read = f"select {at}, {stamp}, {names} from (select {needed} {rows}) as q order by {at}"
         self.read_text = f"select {at}, (q.*)::text {rows}"
         self.greatest = f"select max({at}) from {source} as q"
         # In one statement, which sees the table once: a row that came between two would be younger than both suppose.
@@ -69,7 +74,9 @@ class KeysetStatements:
                 f"(select min({at}) as least from {source} as q "
                 # The first condition has an index used. It reads a time without a zone as one of the session, a day off at most.
                 f"where q.{quoted(timestamp)} > now() - make_interval(days => 1, secs => $1) "
-                f"and extract(epoch from q.{quoted(timestamp)}) > extract(epoch from now()) - $1) as u"
+                f"and extract(epoch from q.{quoted(timestamp)}) > extract(epoch from now()) - $1 "
+                # Such a time never gets old; it is no event time, either, so its row is a bad record.
+                f"and isfinite(q.{quoted(timestamp)})) as u"
             )
         )
 
