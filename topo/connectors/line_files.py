@@ -34,7 +34,7 @@ def write_at(file: int, data: bytes, offset: int | None = None) -> None:
 
 
 def mend(file: int) -> int:
-    """Make the file end with a whole line of JSON, and return its size."""
+    """Make the file end with a whole line, and return its size: without an object of JSON that is torn, behind a newline else."""
     size = os.fstat(file).st_size
     start = size
     tail = b""
@@ -45,11 +45,13 @@ def mend(file: int) -> int:
     torn = tail[tail.rfind(b"\n") + 1 :]
     if not torn:
         return size
-    try:
-        json.loads(torn)
-    except ValueError:
-        os.ftruncate(file, size - len(torn))
-        return size - len(torn)
+    # A line of the sink begins so, and a crash of the machine leaves zeros. Another program's line is not the sink's to remove.
+    if torn[:1] in b"{\0":
+        try:
+            json.loads(torn)
+        except ValueError:
+            os.ftruncate(file, size - len(torn))
+            return size - len(torn)
     write_at(file, b"\n", size)
     return size + 1
 
