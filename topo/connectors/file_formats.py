@@ -211,15 +211,29 @@ def read_parquet(fields: Sequence[str]) -> ReadFile:
     except ImportError as error:
         raise ConfigError(f"format='parquet' needs pyarrow: {pip_install(EXTRAS['arrow'])}") from error
 
+    def in_microseconds(kind: Any) -> Any:
+        if pa.types.is_timestamp(kind):
+            return pa.timestamp("us", kind.tz)
+        if pa.types.is_duration(kind) or pa.types.is_time64(kind):
+            return pa.duration("us") if pa.types.is_duration(kind) else pa.time64("us")
+        if pa.types.is_struct(kind):
+            return pa.struct([field.with_type(in_microseconds(field.type)) for field in kind])
+        if pa.types.is_map(kind):
+            return pa.map_(in_microseconds(kind.key_type), in_microseconds(kind.item_type))
+        if pa.types.is_large_list(kind):
+            return pa.large_list(kind.value_field.with_type(in_microseconds(kind.value_type)))
+        if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+            size = kind.list_size if pa.types.is_fixed_size_list(kind) else -1
+            return pa.list_(kind.value_field.with_type(in_microseconds(kind.value_type)), size)
+        return kind
+
     def values_of(name: str, column: Any) -> list[Any]:
-        kind = column.type
         # Where pandas is installed, nanoseconds would come as values of its classes, which no tuple carries.
-        if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-            try:
-                column = column.cast(pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else pa.duration("us"))
-            except pa.ArrowInvalid as error:
-                raise ValueError(f"column {name!r}: {error}") from error
-        values: list[Any] = column.to_pylist()
+        wanted = in_microseconds(column.type)
+        try:
+            values: list[Any] = (column if wanted == column.type else column.cast(wanted)).to_pylist()
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"column {name!r}: {error}") from error
         return values
 
     def read(file: BinaryIO, place: int) -> Iterator[FilePiece]:

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import os
+import re
 import resource
 import socket
 from collections.abc import Callable
@@ -82,10 +83,30 @@ def test_moments_of_parquet_are_datetimes_also_in_nanoseconds_as_pandas_and_spar
     assert rows == [(moment, timedelta(microseconds=1)), (None, None)] * 2 and type(rows[0][0]) is datetime
 
 
-def test_nanoseconds_that_a_datetime_would_lose_are_an_error_with_their_column(tmp_path: Path) -> None:
-    parquet.write_table(pyarrow.table({"at": pyarrow.array([1], "timestamp[ns]")}), tmp_path / "a.parquet")
+NESTED = [
+    ("timestamp[ns]", lambda value: value),
+    (pyarrow.time64("ns"), lambda value: value),
+    (pyarrow.list_(pyarrow.timestamp("ns", "UTC")), lambda value: [value]),
+    (pyarrow.list_(pyarrow.timestamp("ns"), 1), lambda value: [value]),
+    (pyarrow.large_list(pyarrow.duration("ns")), lambda value: [value]),
+    (pyarrow.struct([("x", pyarrow.timestamp("ns"))]), lambda value: {"x": value}),
+    (pyarrow.map_(pyarrow.string(), pyarrow.list_(pyarrow.timestamp("ns"))), lambda value: [("k", [value])]),
+]
+
+
+@pytest.mark.parametrize(("kind", "nested"), NESTED)
+def test_nanoseconds_that_a_datetime_would_lose_are_an_error_with_their_column(tmp_path: Path, kind: Any, nested: Any) -> None:
+    parquet.write_table(pyarrow.table({"at": pyarrow.array([nested(1)], kind)}), tmp_path / "a.parquet")
     harness = harness_of(tmp_path, format="parquet", fields=("at",))
-    assert harness.read == {} and "column 'at': " in str(harness.errors[0])
+    assert harness.read == {} and re.search("column 'at': .* would lose data: 1", str(harness.errors[0]))
+
+
+@pytest.mark.parametrize(("kind", "nested"), NESTED)
+def test_whole_microseconds_inside_of_lists_and_structs_are_read(tmp_path: Path, kind: Any, nested: Any) -> None:
+    parquet.write_table(pyarrow.table({"at": pyarrow.array([nested(1000), None], kind)}), tmp_path / "a.parquet")
+    harness = harness_of(tmp_path, format="parquet", fields=("at",))
+    (found, none) = harness.read["a.parquet"]
+    assert "1000" not in repr(found) and "Time" not in repr(found) and none is None
 
 
 @pytest.mark.parametrize(
