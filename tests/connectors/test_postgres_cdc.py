@@ -286,6 +286,24 @@ def test_what_cannot_heal_is_refused_at_the_start(dsn: str, made: str, options: 
     changes.run("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = 'T'")
 
 
+@pytest.mark.parametrize(("grants", "why"), [((), "may not replicate"), (("rds_replication",), "no publication 'none'")])
+def test_who_may_replicate_by_a_role_of_a_managed_server_is_not_refused(dsn: str, grants: tuple[str, ...], why: str) -> None:
+    """Amazon's servers patch the check of the server; its roles have no attribute `replication`."""
+    name = f"r_{secrets.token_hex(6)}"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"create role {name} login")
+        for role in grants:
+            connection.execute(
+                f"create role {role}; create role {name}_all; grant {role} to {name}_all; grant {name}_all to {name}"
+            )
+        try:
+            with pytest.raises(ConfigError, match=why):
+                PartitionHarness(lambda: PostgresCdcSpout(dsn.replace("user=topo", f"user={name}"), "none", slot=name))
+        finally:
+            for role in (*grants, *([f"{name}_all"] if grants else []), name):
+                connection.execute(f"drop role {role}")
+
+
 class Numbers(BasicBolt):
     outputs = ("n",)
 

@@ -19,6 +19,10 @@ _CONFIRM_S = 1.0
 _SLOT = """
 select plugin, database = current_database(), confirmed_flush_lsn::text, wal_status from pg_replication_slots
 where slot_name = $1"""
+_MAY_REPLICATE = r"""
+select bool_or(case when rolname = current_user then rolreplication or rolsuper else rolname like '%\_replication' end)
+from pg_roles where pg_has_role(oid, 'member')"""
+"""Managed servers let members of a role replicate instead, such as rds_replication."""
 _CREATE = "select lsn::text from pg_create_logical_replication_slot($1, 'pgoutput')"
 
 
@@ -56,9 +60,9 @@ class CdcReader:
         ((level,),) = connection.execute("select current_setting('wal_level')").fetchall()
         if level != "logical":
             raise ConfigError(f"{where} has wal_level = {level}; set wal_level = logical, and start the server again")
-        ((can,),) = connection.execute("select rolreplication or rolsuper from pg_roles where rolname = current_user").fetchall()
+        ((can,),) = connection.execute(_MAY_REPLICATE).fetchall()
         if not can:
-            raise ConfigError(f"{where}: the user may not replicate; alter role ... replication")
+            raise ConfigError(f"{where}: the user may not replicate; alter role ... replication, or grant rds_replication on RDS")
         publication = self._settings.publication
         if not connection.execute("select 1 from pg_publication where pubname = $1", (publication,)).fetchall():
             raise ConfigError(f"{where} has no publication {publication!r}; create publication ... for table ...")
