@@ -250,6 +250,7 @@ class SinkTask:
     def __init__(self, url: str, **options: Any) -> None:
         self.acked: list[int] = []
         self.failed: list[int] = []
+        self.errors: list[str] = []
         self.mailbox = TaskMailbox()
         executor = MailboxExecutor(self.mailbox)
         context = TaskContext("topology", "out", 1, config=TopologyConfig(), executor=executor)
@@ -264,7 +265,7 @@ class SinkTask:
         self.failed.append(tup["n"])
 
     def report_error(self, error: BaseException) -> None:
-        """A broker that is away is reported."""
+        self.errors.append(str(error))
 
     def execute(self, n: int) -> None:
         self.sink.execute(Tuple((n,), Origin("rows", 1, fields=("n",))))
@@ -322,6 +323,20 @@ def test_a_message_that_is_too_large_for_the_broker_fails_alone(tmp_path: Path) 
             task.execute(largest + 1)
         task.execute(3)
         task.until(lambda: task.acked == [1, 2, largest, 3])
+    finally:
+        task.sink.cleanup()
+        broker.kill()
+
+
+def test_a_message_above_a_limit_that_the_broker_does_not_state_fails_alone(tmp_path: Path) -> None:
+    broker = mosquitto.start(tmp_path, most_payload=100)
+    task = SinkTask(broker.address)
+    try:
+        for n in (1, 10**100, 2):
+            task.execute(n)
+        task.until(lambda: task.acked == [1, 2] and task.failed)
+        assert task.failed == [10**100]
+        assert f"MqttSink: {broker.address} refuses a message: Packet too large" in task.errors
     finally:
         task.sink.cleanup()
         broker.kill()

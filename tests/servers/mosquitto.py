@@ -37,14 +37,21 @@ class Mosquitto(Server):
 
 
 def start(
-    folder: Path, port: int | None = None, *, is_locked: bool = False, survives: bool = True, most_bytes: int | None = None
+    folder: Path,
+    port: int | None = None,
+    *,
+    is_locked: bool = False,
+    survives: bool = True,
+    most_bytes: int | None = None,
+    most_payload: int | None = None,
 ) -> Mosquitto:
     """Start a broker with its data in `folder`. Skips the test where it or its client is missing.
 
     Args:
         is_locked: whether clients have to give USER and PASSWORD.
         survives: whether its data survives a kill: it writes all of it at each change, which takes long with many messages.
-        most_bytes: of a packet that it takes.
+        most_bytes: of a packet that it takes, which it states.
+        most_payload: bytes of a message that it takes, by the setting of former versions, which it does not state.
     """
     need(("paho",), "mqtt")
     if _command() is None:
@@ -61,6 +68,7 @@ def start(
         *(["user root"] if os.geteuid() == 0 else []),
         *([f"password_file {folder / 'passwords'}"] if is_locked else []),
         *([] if most_bytes is None else [f"max_packet_size {most_bytes}"]),
+        *([] if most_payload is None else [f"message_size_limit {most_payload}"]),
     ]
     if is_locked:
         tool = shutil.which("mosquitto_passwd", path=os.environ["PATH"] + os.pathsep + PATHS) or "mosquitto_passwd"

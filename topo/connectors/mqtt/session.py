@@ -10,6 +10,7 @@ from paho.mqtt.client import Client, MQTTv5, error_string
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
 from topo.api.context import Executor
 from topo.connectors.mqtt.settings import BrokerAddress
@@ -18,6 +19,9 @@ from topo.errors import TopoEnvironmentError, TopoError, UnsupportedValueError
 _LONGEST_PAUSE_S = 30
 _NO_ENTRY = (0x86, 0x87, 0x8C)
 """Reasons of a broker that does not know or let in the user."""
+# Mosquitto refuses a message above its `message_size_limit` so, which the standard has for other packets alone: paho would end
+# the connection, and each later one over which it sends the message again. Versions before 2.2 have no table to add it to.
+getattr(ReasonCode, "names", {}).get(0x95, {}).get("Packet too large", []).append(PacketTypes.PUBACK)
 
 
 class MqttSession:
