@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections import Counter
 from collections.abc import Sequence
@@ -217,6 +218,22 @@ def test_the_lag_is_what_no_consumer_was_given_and_what_waits_in_the_task(jobs: 
     other.until(lambda: other.rows)
     first.until(lambda: first.gauge("lag") == 0)
     assert other.gauge("lag") <= 1, "the entries that wait for any are counted once"
+
+
+def test_a_lag_that_is_not_known_is_not_shown(jobs: Jobs) -> None:
+    jobs.add(range(9))
+    task = jobs.task(batch=5)
+    assert "lag" not in task.context.metrics.snapshot().gauges, "0 would say that nothing is left to read"
+    task.until(lambda: task.rows)
+    assert task.gauge("lag") > 0
+    # Behind the last entry that was given: the server does not know from here on.
+    ((removed, _),) = jobs.client.xrevrange(jobs.key, count=1)
+    jobs.client.xgroup_create(jobs.key, "others", "0")
+    jobs.client.xdel(jobs.key, removed)
+    jobs.client.xadd(jobs.key, {"n": 9})
+    other = SpoutTask(RedisGroupSpout(jobs.server.address, jobs.key, "others", fields=("n",), batch=5, wait="0s"), None, 0)
+    other.until(lambda: other.rows)
+    assert math.isnan(other.gauge("lag"))
 
 
 def test_the_rights_that_the_page_names_are_enough(jobs: Jobs) -> None:

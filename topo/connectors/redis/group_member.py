@@ -24,14 +24,14 @@ class Taken(NamedTuple):
         entries: id, fields and values, and how often it was delivered; 1 for a new one.
         settled: how many of the entries that were done, and given up, the server knows of.
         errors: to report.
-        waiting: how many entries no consumer was given, as of the last look; 0 but for the first member, and where the server
-            does not know.
+        waiting: how many entries no consumer was given, as of the last look; None where that is not known, and 0 but for the
+            first member.
     """
 
     entries: list[tuple[str, Any, int]]
     settled: tuple[int, int]
     errors: list[Exception]
-    waiting: int
+    waiting: int | None
 
     def __bool__(self) -> bool:
         """Whether the task has something to do about it."""
@@ -76,7 +76,7 @@ class GroupMember:
         self._claim_at = clock() + claim_ms / 2000
         self._refresh_at = clock() + claim_ms / 3000
         self._copy_at = clock()
-        self._waiting = 0
+        self._waiting: int | None = None if self._index == 0 else 0
         self._lag_at = clock()
 
     def turn(
@@ -181,7 +181,7 @@ class GroupMember:
         self._lag_at = self._clock() + _LAG_S
         groups = {found["name"]: found for found in self._client.xinfo_groups(self._stream)}
         # A server older than 7.0 does not count; one whose entries were removed in between may not know.
-        self._waiting = groups.get(self._group.encode(), {}).get("lag") or 0
+        self._waiting = groups.get(self._group.encode(), {}).get("lag")
 
     def _claim(self, room: int, errors: list[Exception]) -> list[tuple[str, Any, int]]:
         """Take over a part of what dead consumers hold; after the last part remove those of tasks that there are no more."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from heapq import heappop, heappush
+from math import nan
 from typing import Any, Literal
 
 from topo.api.context import TaskContext
@@ -137,7 +138,6 @@ class RedisGroupSpout(Spout):
             self._ticker.start()
         metrics = context.metrics
         self._records, self._bad, self._dead = map(metrics.counter, ("records", "bad_records", "given_up"))
-        self._lag = metrics.gauge("lag")
 
     def next_tuple(self) -> None:
         """Emit the entries that have come, and those that are to be repeated."""
@@ -253,4 +253,6 @@ class RedisGroupSpout(Spout):
                 self._give_up(entry_id, f"it was delivered {deliveries} times, and not acknowledged")
             else:
                 self._ready.append((entry_id, flat))
-        self._lag.set(answer.waiting + len(self._ready))
+        # Made when it is known first: 0 would say that nothing is left to read. NaN is not shown.
+        lag = nan if answer.waiting is None else answer.waiting + len(self._ready)
+        self._context.metrics.gauge("lag").set(lag)
