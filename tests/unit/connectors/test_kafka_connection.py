@@ -104,3 +104,30 @@ def test_a_request_that_cannot_be_made_is_made_again_and_is_no_answer() -> None:
     reader.broken = False
     reader.pass_time(2)
     assert reader.gauge == 1 and "reading continues" in reader.reports[-1]
+
+
+@pytest.mark.parametrize("name", ["_AUTHENTICATION", "_SSL"])
+def test_a_broker_of_several_that_refuses_the_login_is_reported_once_and_is_no_loss(name: str) -> None:
+    reader = Reader()
+    for _ in range(5):
+        reader.client_reports(name, "_TRANSPORT")
+        reader.pass_time(10)
+    (report,) = reader.reports
+    assert report.startswith("a broker of several cannot be read: ") and ("login" in report or "ssl. settings" in report)
+    assert reader.gauge == 1
+
+
+@pytest.mark.parametrize("names", [("_AUTHENTICATION", "_ALL_BROKERS_DOWN"), ("_AUTHENTICATION",)])
+def test_a_login_that_all_brokers_refuse_is_a_loss_with_that_reason(names: tuple[str, ...]) -> None:
+    reader = Reader()
+    reader.answers = False
+    for _ in range(3):
+        reader.client_reports(*names)
+        reader.pass_time(10)
+    assert reader.gauge == 0
+    reader.answers = True
+    reader.pass_time(2)
+    lost, back = reader.reports
+    assert lost.startswith("nothing can be read: ") and "refuses the login" in lost
+    assert back.endswith("answers: reading continues")
+    assert reader.gauge == 1

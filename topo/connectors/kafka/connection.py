@@ -21,7 +21,8 @@ TRIES = 3
 """In a row without an answer they are a loss: one may be late on a busy machine."""
 _BROKEN = {"_TRANSPORT", "_RESOLVE"}
 """Of one broker; others may answer."""
-_LOST = {"_ALL_BROKERS_DOWN", "_AUTHENTICATION", "_SSL"}
+_LOGIN = {"_AUTHENTICATION", "_SSL"}
+"""Of one broker, too."""
 
 
 class BrokerConnection:
@@ -54,6 +55,8 @@ class BrokerConnection:
         self._is_lost = self._is_trying = False
         self._unanswered = 0
         self._reported: set[str] = set()
+        self._login: Any = None
+        """The error of a broker that refuses the login, until it is known whether others answer."""
 
     def failed(self, error: Any) -> None:
         """Take an error that the client reports, which is of no partition. On any thread."""
@@ -75,27 +78,30 @@ class BrokerConnection:
             self._unanswered += 1
             self._try_later()
             if self._unanswered >= TRIES and not self._is_lost:
-                self._lose()
-                self._report_once("_ALL_BROKERS_DOWN", news.args[0])
+                self._lose(news.args[0])
         else:
             self._take_error(news)
 
     def _take_error(self, error: Any) -> None:
         name = error.name()
-        if name in _LOST:
-            self._lose()
+        if name == "_ALL_BROKERS_DOWN":
+            self._lose(error)
+        elif name in _LOGIN:
+            self._login = error
+            self._try_later()
         elif name.startswith("_") or (name == "GROUP_AUTHORIZATION_FAILED" and not self._needs_group):
             # One broker of several, or one request: the client tries it once more.
             self._context.logger.info("Kafka's client: %s", error.str())
             if name in _BROKEN:
                 self._try_later()
-            return
-        self._report_once(name, error)
+        else:
+            self._report_once(name, error)
 
-    def _lose(self) -> None:
+    def _lose(self, error: Any) -> None:
         self._is_lost = True
         self._gauge.set(0)
         self._try_later()
+        self._report_once("_ALL_BROKERS_DOWN", self._login or error)
 
     def _returned(self) -> None:
         self._is_trying = False
@@ -105,11 +111,14 @@ class BrokerConnection:
             self._gauge.set(1)
             self._reported.clear()
             self._report(TopoEnvironmentError(f"Kafka at {self._settings['bootstrap.servers']!r} answers: reading continues"))
+        elif self._login is not None:
+            self._report_once(self._login.name(), self._login, "a broker of several cannot be read")
+        self._login = None
 
-    def _report_once(self, name: str, error: Any) -> None:
+    def _report_once(self, name: str, error: Any, what: str = "nothing can be read") -> None:
         if name not in self._reported:
             self._reported.add(name)
-            self._report(explained(error, "nothing can be read", self._settings))
+            self._report(explained(error, what, self._settings))
 
     def _try_later(self) -> None:
         if self._probe_at == inf and not self._is_trying:
