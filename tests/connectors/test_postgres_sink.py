@@ -457,6 +457,32 @@ def test_a_value_that_the_check_takes_the_server_takes(typed: Any, type_: str, v
     assert typed(type_, value) == kept
 
 
+@pytest.mark.parametrize("type_", ["text", "text[]", "json"])
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_text_that_the_database_cannot_encode_fails_alone(table: Table, delivery: str, type_: str) -> None:
+    table.run("create database T encoding 'LATIN1' locale 'C' template template0")
+    latin = Table(table.address.replace("dbname=postgres", f"dbname={table.name}"), table.name)
+    latin.run(f"create table T (a {type_})")
+    sink = latin.sink(["a"])
+    collector = started(sink, delivery=delivery)
+    output = StagedOutput(sink)
+    if delivery == "exactly_once":
+        output.restore(None)
+    good, bad, last = (tracked(a=[text] if type_ == "text[]" else text) for text in ("é", "Ω", "z"))
+    sink.execute(good)
+    with pytest.raises(UnsupportedValueError, match=r"column 'a' of type .*can't encode"):
+        sink.execute(bad)
+    sink.execute(last)
+    if delivery == "exactly_once":
+        output.snapshot(1)
+        output.complete(1)
+    else:
+        sink.execute(TICK)
+    sink.close()
+    assert collector.acked == [good, last] and latin.run("select count(*) from T") == [(2,)]
+    table.run("drop database T")
+
+
 @pytest.mark.parametrize(("type_", "value"), REFUSED)
 def test_a_value_that_the_check_refuses_fails_alone(typed: Any, type_: str, value: Any) -> None:
     with pytest.raises(UnsupportedValueError, match="column 'a' of type"):

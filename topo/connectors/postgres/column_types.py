@@ -65,6 +65,18 @@ def check_of(column: ColumnInfo) -> tuple[ValueCheck, bool]:
     return _each(check) if column.is_array else check, found is not None
 
 
+def within_encoding(check: ValueCheck, encoding: str) -> ValueCheck:
+    """Return a check that refuses texts, also in lists, that a database cannot store: one whose texts are not UTF-8."""
+
+    def checked(value: Any) -> Any:
+        value = check(value)
+        if isinstance(value, str | list):
+            str(value).encode(encoding)
+        return value
+
+    return checked
+
+
 def _refuse(value: Any, fix: str) -> NoReturn:
     raise UnsupportedValueError(f"takes no {type(value).__name__} such as {_shown(value)}; {fix}")
 

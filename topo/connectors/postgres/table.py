@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from topo.api.context import TaskContext
-from topo.connectors.postgres.column_types import ColumnInfo, check_of
+from topo.connectors.postgres.column_types import ColumnInfo, check_of, within_encoding
 from topo.connectors.postgres.halving import halved
 from topo.connectors.postgres.session import Session
 from topo.connectors.postgres.settings import TableName
@@ -77,6 +77,9 @@ class PostgresTable:
         types = [by_name[name] for name in self._columns.names if name in by_name]
         self._sql = SinkStatements(self._table, self._columns, types)
         checks = [check_of(column) for column in types]
+        # psycopg takes ASCII for bytes of any kind.
+        if (encoding := connection.info.encoding) not in ("utf-8", "ascii"):
+            checks = [(within_encoding(check, encoding), is_complete) for check, is_complete in checks]
         required = [column.name for column in types if column.is_required]
         if len(types) == len(self._columns.names):
             self.builder = RowBuilder(self._columns, [check for check, _ in checks], [column.sql for column in types], required)
