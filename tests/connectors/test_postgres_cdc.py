@@ -304,6 +304,19 @@ def test_who_may_replicate_by_a_role_of_a_managed_server_is_not_refused(dsn: str
                 connection.execute(f"drop role {role}")
 
 
+def test_texts_of_a_database_in_another_encoding_are_read(dsn: str) -> None:
+    outside = Changes(dsn)
+    outside.run("create database T encoding 'latin1' locale 'C' template template0")
+    changes = Changes(dsn.replace("dbname=postgres", f"dbname={outside.name}"))
+    changes.run('alter table T add "größe" text')
+    changes.start()
+    changes.run("insert into T (\"größe\") values ('é')")
+    ((_, _, (_, _, new, _)),) = changes.read(1)
+    assert new["größe"] == "é"
+    drop(changes)
+    outside.run("drop database T (force)")
+
+
 class Numbers(BasicBolt):
     outputs = ("n",)
 

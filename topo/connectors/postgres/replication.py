@@ -48,6 +48,8 @@ class ReplicationStream:
         given = conninfo_to_dict(dsn)
         options = f"{given.get('options') or ''} {_TIMEOUT}".strip()
         settings = {"connect_timeout": given.get("connect_timeout", 10), "replication": "database", "options": options}
+        # The decoder knows no other one, whatever that of the database is.
+        settings["client_encoding"] = "utf8"
         self._connection: psycopg.Connection[Any] = psycopg.connect(make_conninfo(dsn, **settings), autocommit=True)
         try:
             pgconn = self._pgconn = self._connection.pgconn
