@@ -154,7 +154,7 @@ class PartitionLoop:
             self._poll(now)
         elif self._interval_s is None and self._was_found and self._is_all_ended:
             self._collector.end_of_input()
-        if now >= self._lag_at:
+        if self._was_found and now >= self._lag_at:
             self._lag_at, lag = now + LAG_INTERVAL_S, None
             try:
                 lag = self._reader.lag()

@@ -288,8 +288,9 @@ class _NatsReader(GeneratorReader):
         super().__init__(spout.read, spout.begin, spout.committed)
         self._spout = spout
 
-    def lag(self) -> int:
-        return sum(list(self._spout._lags.values()))
+    def lag(self) -> int | None:
+        lags = list(self._spout._lags.values())
+        return sum(lags) if lags or not self._readings else None
 
     def close(self) -> None:
         super().close()

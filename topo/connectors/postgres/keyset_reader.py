@@ -159,6 +159,8 @@ class KeysetReader:
 
     def lag(self) -> int | None:
         """About how many rows were not read: the keys that are left, as if none were missing."""
+        if self._places and not self._greatest:
+            return None
         keys = 0
         for place in self._places.values():
             greatest = self._greatest.get(place.partition.group, LEAST)

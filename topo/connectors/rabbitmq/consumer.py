@@ -40,14 +40,15 @@ class QueueConsumer:
     Attributes:
         channel: number of the channel that is open; 0: none. Read by the task's thread.
         is_reading: whether the broker has taken the consumer.
-        waiting: messages of the queue that the broker has given to no consumer, as of the last look.
+        waiting: messages of the queue that the broker has given to no consumer, as of the last look; None before the first one.
         watch_s: between two looks.
     """
 
     def __init__(self, address: RabbitAddress, queue: str, prefetch: int, name: str) -> None:
         self._address, self._queue, self._prefetch, self._name = address, queue, prefetch, name
         self.channel, self.is_reading = 0, False
-        self.waiting, self.watch_s = 0, _WATCH_S
+        self.waiting: int | None = None
+        self.watch_s = _WATCH_S
 
     async def run(self, link: ConsumerLink) -> None:
         """Connect, and pass deliveries on until the channel is lost.

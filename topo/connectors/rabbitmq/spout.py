@@ -237,10 +237,10 @@ class _QueueReader:
                 # Where it is not taken the connection is lost, and the broker gives the messages again.
                 self._thread.send(SettledOn(channel, settlement))
 
-    def lag(self) -> int:
+    def lag(self) -> int | None:
         """Return how many messages wait here; the first consumer adds those that wait at the broker for any."""
         shared = self._consumer.waiting if self._partition is not None and self._partition.number == 0 else 0
-        return self._thread.items + shared
+        return None if shared is None else self._thread.items + shared
 
     def close(self) -> None:
         """Disconnect; the broker gives open messages to others."""

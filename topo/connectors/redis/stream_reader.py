@@ -162,7 +162,9 @@ class StreamReader:
     def committed(self, positions: Mapping[str, Any]) -> None:
         """Do nothing: entries stay in their stream."""
 
-    def lag(self) -> int:
+    def lag(self) -> int | None:
+        if self._readings and not self._added:
+            return None
         return sum(
             max(0, self._added.get(name, 0) - reading.fetched[2]) + reading.waiting for name, reading in self._readings.items()
         )
