@@ -168,6 +168,22 @@ def start(folder: Path, ports: Sequence[int] = (), settings: Mapping[str, str] |
     raise AssertionError("unreachable")
 
 
+def start_beside(first: Broker, folder: Path, number: int) -> Broker:
+    """Start another broker of the cluster of `first`, with that number, and without secured clients."""
+    folder.mkdir()
+    lines = dict(line.partition("=")[::2] for line in (first.folder / "server.properties").read_text().splitlines())
+    voters, plain = lines["controller.quorum.voters"], free_port()
+    listeners = f"PLAINTEXT://127.0.0.1:{plain}"
+    settings = {
+        "process.roles": "broker",
+        "node.id": str(number),
+        "controller.quorum.voters": voters,
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+    }
+    return start(folder, (plain, free_port(), int(voters.rpartition(":")[2])), settings)
+
+
 def _format(folder: Path, ports: Sequence[int], settings: Mapping[str, str]) -> None:
     plain, secured, controller = (f"127.0.0.1:{port}" for port in ports)
     places = {

@@ -13,6 +13,7 @@ from topo.connectors.kafka.offsets import (
     checked_place,
     checked_position,
     continuation,
+    cut_of,
     era_of,
     is_other_topic,
     loss_error,
@@ -52,6 +53,18 @@ def test_reading_continues_at_the_next_record_that_exists(
 ) -> None:
     found = continuation(ERA, offset, topic_id, low=3, high=10)
     assert (found.loss, found.era, found.offset, found.count) == (loss, era, next_offset, count)
+
+
+def test_what_lies_behind_the_place_where_the_log_was_cut_is_lost() -> None:
+    text = (
+        "Partition log truncation detected at offset 10 (leader epoch 0): broker end offset is 5 (offset leader epoch 0). "
+        "Reset to INVALID.: Local: Partition log truncation detected (broker 3)"
+    )
+    assert cut_of(text) == (10, 5) and cut_of("Local: No offset stored") is None
+    found = continuation(ERA, 10, "zz", low=0, high=25, cut=5)
+    assert (found.loss, found.era, found.offset) == (Loss.CUT, era_of(1, "zz"), 5)
+    assert continuation(ERA, 5, "zz", low=0, high=25, cut=5).loss is None
+    assert continuation(ERA, 10, "aa", low=0, high=25, cut=5).loss is Loss.OTHER_TOPIC
 
 
 def test_each_loss_names_partition_offsets_and_the_way_out() -> None:

@@ -7,6 +7,7 @@ end, and the id of the topic. So positions rise in all eras, and each one shows 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -70,7 +71,7 @@ class Continuation:
     count: int | None = None
 
 
-def continuation(era: str, offset: int, topic_id: str, low: int, high: int) -> Continuation:
+def continuation(era: str, offset: int, topic_id: str, low: int, high: int, cut: int | None = None) -> Continuation:
     """Return where reading continues when the broker does not have an offset.
 
     Args:
@@ -79,14 +80,22 @@ def continuation(era: str, offset: int, topic_id: str, low: int, high: int) -> C
         topic_id: of the topic as it is now.
         low: the first offset that the partition has.
         high: the offset behind its last record.
+        cut: from there on it has other records than before, if that was found: an unclean election of its leader.
     """
     if is_other_topic(era, topic_id):
         return Continuation(Loss.OTHER_TOPIC, next_era(era, topic_id), BEGINNING)
     if offset < low:
         return Continuation(Loss.RETENTION, era, low, low - offset)
-    if offset > high:
-        return Continuation(Loss.CUT, next_era(era, topic_id), high)
+    end = high if cut is None else min(high, cut)
+    if offset > end:
+        return Continuation(Loss.CUT, next_era(era, topic_id), end)
     return Continuation(None, era, offset)
+
+
+def cut_of(text: str) -> tuple[int, int] | None:
+    """Return, of the client's error text, the offset that it would read, and that from which on the leader has other records."""
+    found = re.search(r"truncation detected at offset (\d+) .*broker end offset is (\d+)", text)
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def loss_error(name: str, offset: int, found: Continuation) -> TopoEnvironmentError:

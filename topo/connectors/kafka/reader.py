@@ -28,6 +28,7 @@ from topo.connectors.kafka.offsets import (
     TopicPosition,
     checked_position,
     continuation,
+    cut_of,
     era_of,
     is_other_topic,
     loss_error,
@@ -36,33 +37,12 @@ from topo.connectors.kafka.offsets import (
 from topo.connectors.kafka.records import Bad, RecordFormat, SchemaMissing, by_partition, positions
 from topo.connectors.kafka.schema_waits import SchemaWaits
 from topo.connectors.kafka.settings import explained, explaining
+from topo.connectors.kafka.topic_reading import TopicReading
 
 QUERY_S = 10.0
 """How long a request about one partition may take."""
 ENDS_S = 5.0
 """Between two looks at the ends of the partitions, for the lag."""
-
-
-class _TopicReading:
-    """A partition that is assigned to the reader.
-
-    Attributes:
-        next: the offset of the record that is read next; BEGINNING: the first that there is.
-        stop: the offset in front of which it ends; None: it has no end.
-        found: where it continues after a loss that is to be reported, by the offset that was asked for.
-        is_asking, is_waiting: whether the reason of a loss is looked for, or, while it is not read, a schema.
-        is_read: whether the client has it.
-    """
-
-    __slots__ = ("era", "found", "is_asking", "is_paused", "is_read", "is_waiting", "next", "partition", "stop")
-
-    def __init__(self, partition: Partition, era: str, offset: int, stop: int | None) -> None:
-        self.partition = partition
-        self.era = era
-        self.next = offset
-        self.stop = stop
-        self.found: tuple[int, Continuation] | None = None
-        self.is_asking = self.is_paused = self.is_read = self.is_waiting = False
 
 
 class KafkaReader:
@@ -96,8 +76,10 @@ class KafkaReader:
         self._start, self._stop, self._report = start, stop, report
         self._begins: dict[str, int] = {}
         self._stops: dict[str, int] = {}
-        self._readings: dict[str, _TopicReading] = {}
-        self._answers: deque[tuple[_TopicReading, int, Continuation | Exception]] = deque()
+        self._readings: dict[str, TopicReading] = {}
+        self._cuts: dict[str, tuple[str, int]] = {}
+        """Of partitions whose leader has other records than were read: the era, and the offset from which on."""
+        self._answers: deque[tuple[TopicReading, int, Continuation | Exception]] = deque()
         """Of the helper thread: where a partition continues whose offset, the second, the broker does not have."""
         self._ends: dict[str, int] | None = None
         """Behind the last record of each partition, as of the last look."""
@@ -115,7 +97,7 @@ class KafkaReader:
             # Without `logger=`: the client calls it in its own threads, with locks that other calls wait for with the GIL.
             self._consumer = Consumer({**settings, **callbacks})
         self._commits = commits
-        self._schemas: SchemaWaits[_TopicReading] = SchemaWaits(context, report)
+        self._schemas: SchemaWaits[TopicReading] = SchemaWaits(context, report)
         self._wait = None if context.executor is None else IdleWait(self._consumer.consume, self._wake)
 
     def _probe(self, topic: str) -> None:
@@ -163,6 +145,11 @@ class KafkaReader:
             reading = self._hold(partition, era, BEGINNING if last == BEGINNING else last + 1)
             if is_other_topic(era, topic_id):
                 self._lose(reading, Continuation(Loss.OTHER_TOPIC, next_era(era, topic_id), BEGINNING))
+            elif (cut := self._cuts.get(partition.name)) is not None and cut[0] == era and reading.next > cut[1]:
+                # The client finds it once.
+                self._lose(reading, Continuation(Loss.CUT, next_era(era, topic_id), cut[1]))
+            else:
+                self._cuts.pop(partition.name, None)
         if reading.found is None:
             self._read_from(reading)
         known: TopicPosition = position
@@ -173,11 +160,11 @@ class KafkaReader:
             self.prepare([partition], {})
         return self._begins[partition.name]
 
-    def _hold(self, partition: Partition, era: str, offset: int) -> _TopicReading:
-        reading = self._readings[partition.name] = _TopicReading(partition, era, offset, self._stops.get(partition.name))
+    def _hold(self, partition: Partition, era: str, offset: int) -> TopicReading:
+        reading = self._readings[partition.name] = TopicReading(partition, era, offset, self._stops.get(partition.name))
         return reading
 
-    def _lose(self, reading: _TopicReading, found: Continuation) -> None:
+    def _lose(self, reading: TopicReading, found: Continuation) -> None:
         """Have the next poll report a loss."""
         reading.found = (max(reading.next, 0), found)
         self._has_losses = True
@@ -277,7 +264,7 @@ class KafkaReader:
 
     # -- the client ----------------------------------------------------------------------------------------------------------
 
-    def _read_from(self, reading: _TopicReading) -> None:
+    def _read_from(self, reading: TopicReading) -> None:
         from confluent_kafka import OFFSET_BEGINNING
 
         offset = OFFSET_BEGINNING if reading.next == BEGINNING else reading.next
@@ -286,7 +273,7 @@ class KafkaReader:
             self._consumer.incremental_assign([client_partition(reading.partition, offset)])
         reading.is_read, reading.is_waiting = True, False
 
-    def _read_no_more(self, reading: _TopicReading) -> None:
+    def _read_no_more(self, reading: TopicReading) -> None:
         from confluent_kafka import KafkaException
 
         if not reading.is_read:
@@ -331,7 +318,7 @@ class KafkaReader:
                 self._give_records(reading, records, of_records, output)
 
     def _give_records(
-        self, reading: _TopicReading, records: Sequence[Any], values: Sequence[bytes | None], output: PartitionOutput
+        self, reading: TopicReading, records: Sequence[Any], values: Sequence[bytes | None], output: PartitionOutput
     ) -> None:
         partition, era, stop = reading.partition, reading.era, reading.stop
         last = records[-1].offset()
@@ -357,11 +344,11 @@ class KafkaReader:
         if stop is not None and reading.next >= stop:
             self._end(reading, output)
 
-    def _end(self, reading: _TopicReading, output: PartitionOutput) -> None:
+    def _end(self, reading: TopicReading, output: PartitionOutput) -> None:
         self.release(reading.partition)
         output.ended(reading.partition)
 
-    def _check(self, reading: _TopicReading, output: PartitionOutput) -> None:
+    def _check(self, reading: TopicReading, output: PartitionOutput) -> None:
         """Report a loss, and continue behind it; end a partition that is behind its stop."""
         if reading.found is not None:
             (asked, found), reading.found = reading.found, None
@@ -388,14 +375,17 @@ class KafkaReader:
         elif error.code() == self._no_offset:
             if not reading.is_asking:
                 reading.is_asking = True
-                self._context.run_beside(partial(self._ask, reading, message.offset()))
+                offset, cut = cut_of(error.str()) or (message.offset(), None)
+                if cut is not None:
+                    self._cuts[reading.partition.name] = reading.era, cut
+                self._context.run_beside(partial(self._ask, reading, offset, cut))
         else:
             # The topic may be another one when the partition is assigned next.
             self._cluster.forget(reading.partition.group)
             what = f"partition {reading.partition.name!r} cannot be read"
             output.failed(reading.partition, explained(error, what, self._settings))
 
-    def _ask(self, reading: _TopicReading, offset: int) -> None:
+    def _ask(self, reading: TopicReading, offset: int, cut: int | None) -> None:
         """Look up why the broker does not have an offset. On the helper thread."""
         partition = reading.partition
         found: Continuation | Exception
@@ -403,7 +393,7 @@ class KafkaReader:
             topic_id = self._cluster.looked_up(partition.group)
             with explaining(f"the offsets of partition {partition.name!r} cannot be looked up", self._settings):
                 low, high = self._consumer.get_watermark_offsets(client_partition(partition), timeout=QUERY_S)
-            found = continuation(reading.era, offset, topic_id, low, high)
+            found = continuation(reading.era, offset, topic_id, low, high, cut)
         except Exception as error:
             found = error
         self._answers.append((reading, offset, found))
@@ -423,7 +413,7 @@ class KafkaReader:
             else:
                 self._continue(reading)
 
-    def _continue(self, reading: _TopicReading) -> None:
+    def _continue(self, reading: TopicReading) -> None:
         """Read a partition on from where it is, if it is still assigned."""
         reading.is_waiting = False
         if self._readings.get(reading.partition.name) is reading and not reading.is_paused:
