@@ -20,18 +20,19 @@ class Collected:
     Args:
         record: the type of the results; None where it is not known.
         place: of the call, for the error of a record that cannot be sent.
+        merged: the records are of merged streams of several types, for that error.
 
     Attributes:
         results: filled by `read`.
     """
 
-    def __init__(self, record: Any, place: str) -> None:
-        self._record, self._place = record, place
+    def __init__(self, record: Any, place: str, *, merged: bool) -> None:
+        self._record, self._place, self._merged = record, place, merged
         self.results: list[Any] = []
 
     def open(self, _context: Any) -> None:
         """Compile how records become values that have no need of the user's classes."""
-        self._pack = layout_of(self._record).keeper(self._place)[0]
+        self._pack = layout_of(self._record).keeper(self._place, merged=self._merged)[0]
 
     def __call__(self, record: Any) -> str:
         return base64.b64encode(pickle.dumps(self._pack(record))).decode()

@@ -62,15 +62,18 @@ class Tag:
     """Makes a `Sided` of each record.
 
     Args:
+        merged: the records are of merged streams of several types.
         deleted: of a table: whether a record removes its key.
     """
 
-    def __init__(self, record: Any, place: str, *, left: bool, deleted: Callable[[Any], object] | None = None) -> None:
-        self._record, self._place, self._left, self._deleted = record, place, left, deleted
+    def __init__(
+        self, record: Any, place: str, *, left: bool, merged: bool, deleted: Callable[[Any], object] | None = None
+    ) -> None:
+        self._record, self._place, self._left, self._merged, self._deleted = record, place, left, merged, deleted
 
     def open(self, _context: Any) -> None:
         """Compile how records are packed."""
-        self._pack = layout_of(self._record).packer(self._place)
+        self._pack = layout_of(self._record).packer(self._place, merged=self._merged)
 
     def __call__(self, record: Any) -> Sided:
         """Return the tagged record."""

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from topo.errors import UserError
 from topo.streams.collecting import Collected, CollectSink
 from topo.streams.functions import first_type, generic, result_type
-from topo.streams.graph import MAIN, READER, SIDE, Graph, Node, calling_site
+from topo.streams.graph import MAIN, READER, SIDE, Graph, Node, calling_site, merges_types
 from topo.streams.joins import (
     AsOfJoin,
     CoProcess,
@@ -86,7 +86,7 @@ class Drawn:
         return self._graph.add(Node(kind, inputs, calling_site(), name, function, record, settings, keyed))
 
     def _collected(self, name: str | None) -> list[Any]:
-        collected = Collected(self._record, f"collect at {calling_site()}")
+        collected = Collected(self._record, f"collect at {calling_site()}", merged=merges_types(self._node))
         packed = Drawn(self._graph, self._add("map", collected, record=str))
         sink = packed._add(
             "sink", CollectSink(), name=name or f"collect-{len(self._graph.collected) + 1}", parallelism=1, fields=None
@@ -182,7 +182,8 @@ def tagged(stream: Drawn, deleted: Any = None, *, left: bool = False) -> Drawn:
     """
     if not isinstance(stream, Drawn) or stream._output != MAIN or not stream._node.keyed:
         raise UserError(f"two streams meet by key at {calling_site()}; got a {type(stream).__name__}: put key_by(...) behind it")
-    tag = Tag(stream._record, f"the input at {calling_site()}", left=left, deleted=deleted)
+    merged = merges_types(stream._node)
+    tag = Tag(stream._record, f"the input at {calling_site()}", left=left, merged=merged, deleted=deleted)
     return Drawn(stream._graph, stream._add("map", tag, record=Sided, keyed=True, deleted=deleted))
 
 

@@ -95,13 +95,15 @@ class Layout:
         named = [f"{name}={part}" for name, part in zip(self.attributes, parts, strict=True)]
         return f"{prefix}_class({', '.join(named if self.by_name else parts)})"
 
-    def packer(self, place: str) -> Callable[[Any], Any]:
+    def packer(self, place: str, *, merged: bool = False) -> Callable[[Any], Any]:
         """Return the function that makes a plain value of a record, as state keeps it: the tuple of its values, or the one value.
 
         Args:
             place: of the operator, for the error of a record that cannot be kept.
+            merged: the records are of merged streams of several types, for that error.
         """
-        space: dict[str, Any] = {"check": self.class_check(place) if self.attributes else check_unknown(place)}
+        check = self.class_check(place) if self.attributes else check_unknown(place, merged=merged)
+        space: dict[str, Any] = {"check": check}
         values = self.packed("record", space)
         body = f"({', '.join(values)},)" if self.attributes else values[0]
         if self.attributes:
@@ -119,16 +121,17 @@ class Layout:
             values = ["row"]
         return eval(f"lambda row: {self.unpacked(values, space, 'record')}", space)  # type: ignore[no-any-return]
 
-    def keeper(self, place: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    def keeper(self, place: str, *, merged: bool = False) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """Return the functions that make a value for state of a record, and a record of the value, which has the fields' names.
 
         Args:
             place: of the operator, or of the state, for errors.
+            merged: as for `packer`.
         """
         pack = self.packer(place)
         if not self.attributes:
             if self.kinds == (None,) and self.record not in SCALARS:
-                return check_unknown(place, of_state=True), lambda value: value
+                return check_unknown(place, of_state=True, merged=merged), lambda value: value
             return pack, self.unpacker()
         names = ",".join(self.attributes)
         readers = {names: self.unpacker(1)}

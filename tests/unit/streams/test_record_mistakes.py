@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from topo.errors import UserError
 from topo.streams import Stream, StreamBuilder
 from topo.testing import StreamTest, TopologyTest
 
@@ -49,6 +50,43 @@ AT_THE_RECORD: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], str, str]] 
         "one type of them before, as by map(..., of=...)",
     ),
 }
+
+
+def merged(given: Stream[Any]) -> Stream[Any]:
+    return given.map(lambda word: Click(word, 1), of=Click).merge(given).filter(lambda record: isinstance(record, Click))
+
+
+MERGED = "; streams of several types are merged: make one type of them before, as by map(..., of=...)"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda keyed: keyed.join_table(keyed.map(str, of=str).latest(), lambda _left, _right: 1, of=int),
+        lambda keyed: keyed.latest().changes(),
+    ],
+    ids=["join", "table"],
+)
+def test_no_record_of_merged_streams_is_advised_to_declare_a_type_that_merge_does_not_take(change: Any) -> None:
+    def build() -> Any:
+        flow = StreamBuilder("program")
+        change(merged(flow.from_iterable(["a"])).key_by(lambda _record: 1)).to(print)
+        return flow.build()
+
+    test = TopologyTest(build, attempts=1)
+    test.run()
+    (error,) = test.errors()
+    assert error.message.endswith(MERGED)
+
+
+def test_nor_is_one_that_is_collected() -> None:
+    flow = StreamBuilder("program")
+    merged(flow.from_iterable(["a"])).collect()
+    ((_sink, collected),) = flow._graph.collected
+    collected.open(None)
+    with pytest.raises(UserError) as caught:
+        collected(Click("a", 1))
+    assert str(caught.value).endswith(MERGED)
 
 
 @pytest.mark.parametrize("case", AT_THE_RECORD)
