@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_origin
 
+from msgspec import Struct
+
 from topo.api.async_io import RetryStrategy
 from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
 from topo.api.durations import duration_ms
@@ -315,8 +317,11 @@ def _duration(name: str, value: Any, *, is_needed: bool = False, above_zero: boo
 def _state(declared: KeyedDeclaration[Any]) -> Iterator[str]:
     if not declared.name:
         yield "a state has no name; declare it on the class, as in total = KeyedValue(int)"
-    types = [declared.of, *([declared.keys_of] if isinstance(declared, KeyedMap) else [])]
-    for of in types:
+    keys = [declared.keys_of] if isinstance(declared, KeyedMap) else []
+    for key in keys:
+        if isinstance(key, type) and issubclass(key, Struct):
+            yield f"the state {declared.name!r}: a {key.__name__} as key cannot be stored; make it a NamedTuple or a frozen dataclass"
+    for of in (declared.of, *keys):
         if _is_value(of):
             yield f"the state {declared.name!r} takes a type, such as int; got {of!r:.60}"
         else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
 from datetime import timedelta
 from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
@@ -118,9 +119,14 @@ class KeyedDeclaration(Generic[V]):
         """
         options = {} if self.ttl is None else {"ttl": self.ttl}
         handle = getattr(state, self.method)(self.name, **options)
-        if self.of in SCALARS:
+        key = self._key_reader()
+        if self.of in SCALARS and key is None:
             return handle
-        return _Converting(handle, self.method == "list", *layout_of(self.of).keeper(place))
+        return _Converting(handle, self.method == "list", *layout_of(self.of).keeper(place), key)
+
+    def _key_reader(self) -> Callable[[Any], Any] | None:
+        """Return the function that gives keys their type, which state has not kept; None where it has."""
+        return None
 
     def _handle(self) -> Any:
         raise UserError(f"the state {self.name!r} exists in a running task only; use it in process and on_timer")
@@ -169,7 +175,13 @@ class KeyedMap(KeyedDeclaration[V], Generic[K, V]):
 
     def __init__(self, keys: type[K], of: type[V], *, ttl: str | timedelta | None = None) -> None:
         super().__init__(of, ttl=ttl)
-        self.keys_of = keys
+        self.keys_of: Any = keys
+
+    def _key_reader(self) -> Callable[[Any], Any] | None:
+        # A checkpoint keeps dataclasses as they are, and of a NamedTuple or an IntEnum the plain value, which is equal to it.
+        layout = layout_of(self.keys_of)
+        is_kept = is_dataclass(self.keys_of) or not (layout.attributes or any(layout.kinds))
+        return None if is_kept else layout.unpacker()
 
     @overload
     def get(self, key: K) -> V | None: ...
@@ -214,10 +226,11 @@ def install(process: KeyedProcess[Any, Any, Any], state: Any) -> None:
 
 
 class _Converting:
-    """A handle whose values are records: they are kept as plain values."""
+    """A handle whose values are records: they are kept as plain values. `key` gives the keys of a map their type."""
 
-    def __init__(self, handle: Any, is_list: bool, pack: Any, unpack: Any) -> None:
+    def __init__(self, handle: Any, is_list: bool, pack: Any, unpack: Any, key: Callable[[Any], Any] | None) -> None:
         self._handle, self._is_list, self._pack, self._unpack = handle, is_list, pack, unpack
+        self._key = key or (lambda key: key)
         self.clear = handle.clear
         if hasattr(handle, "remove"):
             self.remove = handle.remove
@@ -241,4 +254,4 @@ class _Converting:
         self._handle.put(key, self._pack(value))
 
     def items(self) -> Mapping[Any, Any]:
-        return {key: self._unpack(value) for key, value in self._handle.items().items()}
+        return {self._key(key): self._unpack(value) for key, value in self._handle.items().items()}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from enum import IntEnum
 from typing import Any, NamedTuple, NewType, TypeGuard, TypeVar
 
 import msgspec
 import pytest
 
-from topo import UserError
-from topo.streams import KeyedMap, KeyedProcess, KeyedValue, StreamContext, StreamOutput
+from topo import TopologyError, UserError
+from topo.streams import KeyedMap, KeyedProcess, KeyedValue, StreamBuilder, StreamContext, StreamOutput
 from topo.streams.records import layout_of
 from topo.testing import StreamTest
 
@@ -155,3 +157,52 @@ def test_the_default_of_a_map_is_for_keys_that_are_not_in_it() -> None:
         seen = test.collect(source.stream.key_by(lambda number: number).process(Defaults()).values())
         source.send(1)
         assert seen.all == [(None, 5, True)]
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Place(NamedTuple):
+    level: Level
+    x: int
+
+
+@dataclass(frozen=True)
+class Spot:
+    x: int
+
+
+@pytest.mark.parametrize("key", [Level.LOW, Place(Level.LOW, 1), Spot(1), (Level.LOW, "a"), date(2020, 1, 1)], ids=repr)
+def test_keys_of_a_map_have_their_type_after_a_crash(key: Any) -> None:
+    class Counts(KeyedProcess[str, str, str]):
+        seen = KeyedMap(tuple[Level, str] if type(key) is tuple else type(key), int)
+
+        def process(self, record: str, context: StreamContext[str], out: StreamOutput[str]) -> None:
+            self.seen.put(key, self.seen.get(key, 0) + 1)
+            out.emit(repr(self.seen.items()))
+
+    with StreamTest() as test:
+        source = test.source(str)
+        results = test.collect(source.stream.key_by(lambda word: word).process(Counts(), of=str, name="counts").values())
+        source.send("a")
+        assert results.take() == [repr({key: 1})]
+        test.crash("counts")
+        source.send("a")
+        assert results.take() == [repr({key: 2})]
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    x: int
+
+
+def test_a_struct_as_key_of_a_map_is_refused() -> None:
+    class Keeps(KeyedProcess[int, int, int]):
+        kept = KeyedMap(Frozen, int)
+
+        def process(self, record: int, context: StreamContext[int], out: StreamOutput[int]) -> None: ...
+
+    flow = StreamBuilder("program")
+    flow.from_iterable([1]).key_by(lambda number: number).process(Keeps(), of=int).to(print)
+    with pytest.raises(TopologyError, match="a Frozen as key cannot be stored; make it a NamedTuple or a frozen dataclass"):
+        flow.build()
