@@ -16,7 +16,8 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from operator import getitem
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 from uuid import UUID
 
 import msgspec
@@ -70,9 +71,12 @@ class Layout:
             for cls in _lost_in(kind):
                 raise UserError(f"values of {kind} cannot be made again on arrival: {_loss_of(cls)}")
         values = [f"{record}.{attribute}" for attribute in self.attributes] or [record]
-        space |= {"to_plain": _to_plain, "open_list": _open_list}
-        calls = ["" if kind is None else "open_list" if _is_open(kind) else "to_plain" for kind in self.kinds]
-        return [f"{call}({value})" if call else value for value, call in zip(values, calls, strict=True)]
+        for place, kind in enumerate(self.kinds):
+            if kind is not None:
+                check, call = _check_of_parts(kind), f"plain{len(space)}"
+                space[call] = _to_plain if check is None else partial(_checked_plain, check)
+                values[place] = f"{call}({values[place]})"
+        return values
 
     def unpacked(self, values: list[str], space: dict[str, Any], prefix: str) -> str:
         """Return the expression of the record.
@@ -327,28 +331,65 @@ def _loss_of(cls: type) -> str:
     return f"{cls.__name__} arrives as {base}; make a {base} of it"
 
 
-def _is_open(kind: Any) -> bool:
-    """Return whether a type is a list (of lists) whose items may be of any type."""
-    if kind is list:
-        return True
-    (of,) = get_args(kind) if get_origin(kind) is list else (None,)
-    return of in (Any, object) or isinstance(of, TypeVar) or _is_open(of) if of is not None else False
+def _check_of_parts(kind: Any, above: tuple[Any, ...] = ()) -> Callable[[Any], None] | None:
+    """Return the check of those parts of a value that may be of any type; None where its type has no such parts."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated or hasattr(kind, "__supertype__"):
+        return _check_of_parts(inner[0] if inner else kind.__supertype__, above)
+    if kind in (Any, object) or isinstance(kind, TypeVar):
+        return _refuse_records
+    if origin in (Union, types.UnionType):
+        (first, *others) = [one for one in inner if one is not type(None)]
+        of_one = None if others else _check_of_parts(first, above)
+        return of_one and partial(_check_given, of_one)
+    cls = origin or kind
+    parts: dict[Any, Any]
+    read: Callable[[Any, Any], Any]
+    if cls is tuple and inner and inner[-1] is not ...:
+        parts, read = dict(enumerate(inner)), getitem
+    elif cls in (list, *_OF_PARTS):
+        is_map = cls in (dict, Mapping, MutableMapping)
+        of_items = _check_of_parts((*inner, Any, Any)[int(is_map)], above)
+        return of_items and partial(_check_items, of_items, is_map)
+    elif cls not in above and (has_fields(kind) or is_typeddict(cls)):
+        given = dict(zip(getattr(cls, "__parameters__", ()), inner, strict=False))
+        parts = {name: _substituted(one, given) for name, one in get_type_hints(cls).items() if get_origin(one) is not ClassVar}
+        read = dict.get if is_typeddict(cls) else getattr
+    else:
+        return None
+    checks = [(place, check) for place, one in parts.items() if (check := _check_of_parts(one, (*above, cls)))]
+    return partial(_check_parts, checks, read) if checks else None
 
 
-def _open_list(value: Any) -> Any:
-    """Return a list of items of any type as it is sent.
+def _check_given(check: Callable[[Any], None], value: Any) -> None:
+    if value is not None:
+        check(value)
 
-    Raises:
-        UserError: an item would arrive as something else.
-    """
-    for item in value:
-        if type(item) is list:
-            _open_list(item)
-        elif type(item) not in SCALARS and (has_fields(type(item)) or isinstance(item, Enum)):
-            name = type(item).__name__
-            raise UserError(
-                f"a list whose items may be of any type has a {name}, which would not arrive as one; declare list[{name}]"
-            )
+
+def _check_parts(checks: list[tuple[Any, Callable[[Any], None]]], read: Callable[[Any, Any], Any], value: Any) -> None:
+    for place, check in checks:
+        check(read(value, place))
+
+
+def _check_items(check: Callable[[Any], None], is_map: bool, value: Any) -> None:
+    items = value.values() if is_map else value
+    if check is not _refuse_records or not SCALARS.issuperset(map(type, items)):
+        for item in items:
+            check(item)
+
+
+def _refuse_records(value: Any) -> None:
+    """Refuse a value of any type that would arrive as something else."""
+    cls = type(value)
+    if cls in (list, tuple, set, frozenset, dict):
+        _check_items(_refuse_records, cls is dict, value)
+    elif cls not in SCALARS and (has_fields(cls) or isinstance(value, Enum)):
+        what = f"a {(name := cls.__name__)} is in a part of any type, so it would not arrive as one"
+        raise UserError(f"{what}; declare list[{name}] for list, and the like, or annotate the return type of its function")
+
+
+def _checked_plain(check: Callable[[Any], None], value: Any) -> Any:
+    check(value)
     return _to_plain(value)
 
 

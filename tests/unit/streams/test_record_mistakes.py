@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import pytest
 
 from topo.errors import UserError
-from topo.streams import Stream, StreamBuilder
+from topo.streams import Stream, StreamBuilder, Tumbling, Windowed, agg
+from topo.streams.records import layout_of
 from topo.testing import StreamTest, TopologyTest
 
 
 class Click(msgspec.Struct):
     user: str
     at: int
+
+
+class Color(Enum):
+    RED = "red"
 
 
 @pytest.mark.parametrize("key", [[1], float("nan"), {1}, (1, [2])])
@@ -54,6 +61,48 @@ AT_THE_RECORD: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], str, str]] 
 
 def merged(given: Stream[Any]) -> Stream[Any]:
     return given.map(lambda word: Click(word, 1), of=Click).merge(given).filter(lambda record: isinstance(record, Click))
+
+
+@dataclass
+class Visit:
+    clicks: list[Any] | None = None
+
+
+class Page(TypedDict):
+    last: Any
+    tags: list[str]
+
+
+@pytest.mark.parametrize("part", [Click("ann", 1), Visit(), Color.RED, [Visit()], (Visit(),)], ids=repr)
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        (list, lambda part: [part]),
+        (Visit, lambda part: Visit([part])),
+        (list[Visit], lambda part: [Visit([part])]),
+        (list[dict[str, Any]], lambda part: [{"a": part}]),
+        (tuple[Click, Any], lambda part: (Click("bob", 2), part)),
+        (tuple[Any, Windowed[Any]], lambda part: ("key", Windowed(0, 1, part))),
+        (Page, lambda part: {"last": part, "tags": []}),
+    ],
+    ids=str,
+)
+def test_a_record_in_a_part_of_any_type_does_not_leave_as_a_dict(kind: Any, made: Callable[[Any], Any], part: Any) -> None:
+    pack = layout_of(kind).packer("map")
+    with pytest.raises(UserError, match=r"a (Click|Visit|Color) is in a part of any type, so it would not"):
+        pack(made(part))
+    pack(made({"a": [1, ("b", None)]}))
+
+
+def test_a_result_of_into_that_no_type_tells_fails_behind_entries_too() -> None:
+    with StreamTest() as test:
+        source = test.source(int)
+        windows = source.stream.with_event_time(lambda at: at).key_by(lambda _at: "a").window(Tumbling("10ms"))
+        results = windows.aggregate(agg.count(), into=lambda clicks: Visit([clicks]))
+        test.collect(results.entries().rebalance(parallelism=1))
+        source.send(1)
+        source.end()
+        assert "a Visit is in a part of any type" in test.errors()[0].message
 
 
 MERGED = "; streams of several types are merged: make one type of them before, as by map(..., of=...)"
