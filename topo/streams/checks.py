@@ -320,7 +320,8 @@ def _state(declared: KeyedDeclaration[Any]) -> Iterator[str]:
     keys = [declared.keys_of] if isinstance(declared, KeyedMap) else []
     for key in keys:
         if isinstance(key, type) and issubclass(key, Struct):
-            yield f"the state {declared.name!r}: a {key.__name__} as key cannot be stored; make it a NamedTuple or a frozen dataclass"
+            what = f"the state {declared.name!r}: a {key.__name__} as key cannot be stored"
+            yield f"{what}; make it a NamedTuple or a frozen dataclass"
     for of in (declared.of, *keys):
         if _is_value(of):
             yield f"the state {declared.name!r} takes a type, such as int; got {of!r:.60}"

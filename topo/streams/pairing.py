@@ -22,8 +22,12 @@ from topo.streams.joins import (
     Tag,
     WindowJoin,
 )
+from topo.streams.records import substituted
 from topo.streams.results import Change, SideOutput
 from topo.streams.type_names import K, T_co
+
+_OF_RECORD = ("map", "flat_map", "async_map", "enrich")
+"""Operators whose function is given the record first."""
 
 
 class Drawn:
@@ -80,9 +84,11 @@ class Drawn:
             mine = self._graph.name
             what = f"{kind} at {calling_site()}: streams of {mine!r} and {sorted(others)[0]!r}"
             raise UserError(f"{what}; draw them with one StreamBuilder")
-        if isinstance(record, TypeVar):
-            # A function such as `def same(record: T) -> T` returns its argument.
-            record = self._record if first_type(function) is record else None
+        if isinstance(record, TypeVar) or getattr(record, "__parameters__", None):
+            # A function such as `def pair(record: T) -> tuple[T, int]` gives a type that depends on that of its argument.
+            given = {first_type(function): self._record} if kind in _OF_RECORD and self._record is not None else {}
+            record = substituted(record, given)
+            record = None if isinstance(record, TypeVar) else record
         return self._graph.add(Node(kind, inputs, calling_site(), name, function, record, settings, keyed))
 
     def _collected(self, name: str | None) -> list[Any]:

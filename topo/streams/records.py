@@ -274,14 +274,14 @@ def _fields_of(record: Any) -> tuple[tuple[str, ...], list[Any], bool] | None:
     if passed := [name for name, hint in hints.items() if isinstance(hint, dataclasses.InitVar)]:
         why = f"the dataclass {cls.__name__} takes {', '.join(passed)} (InitVar), which it does not keep"
         raise UserError(f"{why}, so it cannot be made again from its fields; keep the value in a field")
-    kinds = [_substituted(hints.get(name, Any), given) for name in names]
+    kinds = [substituted(hints.get(name, Any), given) for name in names]
     for kind in kinds:
         if _changes(kind):
             _check_convertible(kind)
     return names, kinds, by_name
 
 
-def _substituted(kind: Any, given: dict[Any, Any]) -> Any:
+def substituted(kind: Any, given: dict[Any, Any]) -> Any:
     """Return a type with its type variables replaced; those that were not given stay."""
     parameters = getattr(kind, "__parameters__", ())
     if isinstance(kind, TypeVar):
@@ -353,7 +353,7 @@ def _check_of_parts(kind: Any, above: tuple[Any, ...] = ()) -> Callable[[Any], N
         return of_items and partial(_check_items, of_items, is_map)
     elif cls not in above and (has_fields(kind) or is_typeddict(cls)):
         given = dict(zip(getattr(cls, "__parameters__", ()), inner, strict=False))
-        parts = {name: _substituted(one, given) for name, one in get_type_hints(cls).items() if get_origin(one) is not ClassVar}
+        parts = {name: substituted(one, given) for name, one in get_type_hints(cls).items() if get_origin(one) is not ClassVar}
         read = dict.get if is_typeddict(cls) else getattr
     else:
         return None

@@ -69,7 +69,20 @@ def points(_record: list[int]) -> Sequence[Point]:
     return [Point(1, ["a"])]
 
 
-@pytest.mark.parametrize(("function", "given"), [(same, [1]), (tagged, [1]), (by_name, {"a": [1]}), (points, [Point(1, ["a"])])])
+def pair(record: T) -> tuple[T, int]:
+    return record, 1
+
+
+def by_number(record: T) -> dict[int, T | None]:
+    return {1: record}
+
+
+FUNCTIONS = [
+    (same, [1]), (tagged, [1]), (by_name, {"a": [1]}), (points, [Point(1, ["a"])]), (pair, ([1], 1)), (by_number, {1: [1]})
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "given"), FUNCTIONS)
 def test_a_record_arrives_as_its_declared_type_however_that_is_spelled(function: Any, given: Any) -> None:
     arrived: list[Any] = []
     with StreamTest() as test:
@@ -77,6 +90,19 @@ def test_a_record_arrives_as_its_declared_type_however_that_is_spelled(function:
         source.stream.map(lambda number: [number], of=list[int]).map(function).rebalance(parallelism=1).to(arrived.append)
         source.send(1)
     assert arrived == [given]
+
+
+def key_of(key: T, _record: object) -> T:
+    return key
+
+
+def test_the_type_of_a_key_is_not_that_of_its_record() -> None:
+    arrived: list[Any] = []
+    with StreamTest() as test:
+        source = test.source(Point)
+        source.stream.key_by(lambda point: "a").map_keyed(key_of).rebalance(parallelism=1).to(arrived.append)
+        source.send(Point(1, []))
+    assert arrived == ["a"]
 
 
 def is_point(record: object) -> TypeGuard[Point]:
