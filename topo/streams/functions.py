@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from topo.streams.captured import own_function
+from topo.streams.records import changes
 
 _ITEMS = (Iterable, Iterator, Sequence, Generator, list, tuple, set, frozenset)
 
@@ -45,6 +46,17 @@ def item_type(returned: Any) -> Any:
     if origin is tuple:
         return arguments[0] if len(arguments) == 2 and arguments[1] is ... else None
     return arguments[0] if origin in _ITEMS and arguments else None
+
+
+def aggregated_type(parts: Sequence[Any], into: Any) -> Any:
+    """Return the type of the results that aggregates give, as functions declare it; Any where they do not."""
+    if into is not None:
+        return result_type(into) or Any
+    # Of aggregates a type matters where a value would not arrive as it is.
+    kinds = [result_type(getattr(part, "result", None)) for part in parts]
+    if not any(changes(kind) for kind in kinds):
+        return Any
+    return kinds[0] if len(kinds) == 1 else generic(tuple, *[kind if changes(kind) else Any for kind in kinds])
 
 
 def generic(origin: Any, *arguments: Any) -> Any:

@@ -223,8 +223,8 @@ def layout_of(record: Any) -> Layout:
     if (found := _fields_of(record)) is not None:
         names, kinds, by_name = found
         shown = tuple(f"{KEY}_" if name == KEY else name for name in names)
-        return Layout(record, shown, names, tuple(kind if _changes(kind) else None for kind in kinds), by_name)
-    kind = record if _changes(record) else None
+        return Layout(record, shown, names, tuple(kind if changes(kind) else None for kind in kinds), by_name)
+    kind = record if changes(record) else None
     if kind is not None:
         _check_convertible(record)
     return Layout(record, (VALUE,), (), (kind,))
@@ -276,7 +276,7 @@ def _fields_of(record: Any) -> tuple[tuple[str, ...], list[Any], bool] | None:
         raise UserError(f"{why}, so it cannot be made again from its fields; keep the value in a field")
     kinds = [substituted(hints.get(name, Any), given) for name in names]
     for kind in kinds:
-        if _changes(kind):
+        if changes(kind):
             _check_convertible(kind)
     return names, kinds, by_name
 
@@ -291,13 +291,13 @@ def substituted(kind: Any, given: dict[Any, Any]) -> Any:
     return kind[tuple(given.get(one, one) for one in parameters)]
 
 
-def _changes(kind: Any) -> bool:
+def changes(kind: Any) -> bool:
     """Return whether a value of this type arrives as something else, unless it is converted."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated or hasattr(kind, "__supertype__"):
-        return _changes(arguments[0] if arguments else kind.__supertype__)
+        return changes(arguments[0] if arguments else kind.__supertype__)
     if origin in _OF_PARTS:
-        return any(_changes(one) for one in arguments if one is not ...)
+        return any(changes(one) for one in arguments if one is not ...)
     if origin is Literal or kind in SCALARS or kind is Any or kind is None:
         return False
     cls = origin or kind

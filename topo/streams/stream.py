@@ -12,7 +12,7 @@ from topo.api.operator_bolts import OperatorBolt
 from topo.api.windows import CountWindows
 from topo.streams.aggregates import Aggregate, count, max_of, mean_of, min_of, sum_of
 from topo.streams.dedupe import first_of_key
-from topo.streams.functions import generic, guarded_type, item_type, result_type
+from topo.streams.functions import aggregated_type, generic, guarded_type, item_type, result_type
 from topo.streams.graph import REST
 from topo.streams.joins import CoProcess
 from topo.streams.pairing import (
@@ -434,9 +434,7 @@ class WindowedStream(Generic[K, T]):
         self, *parts: Aggregate[Any, Any], into: Callable[..., Any] | None = None, name: Name = None
     ) -> KeyedStream[K, Any]:
         """Run one to three aggregates over the records; `into` makes the result of theirs, else it is theirs, or a tuple."""
-        inner = result_type(into) if into is not None else None
-        record = generic(Windowed, Any if inner is None else inner)
-        return self._windowed("aggregate", into, name, record, parts=parts)
+        return self._windowed("aggregate", into, name, generic(Windowed, aggregated_type(parts, into)), parts=parts)
 
     def process(
         self, function: Callable[[K, Windowed[Sequence[T]]], Iterable[R]], *, of: Of[R] = None, name: Name = None

@@ -12,7 +12,17 @@ import msgspec
 import pytest
 
 from topo import TopologyError, UserError
-from topo.streams import KeyedMap, KeyedProcess, KeyedValue, StreamBuilder, StreamContext, StreamOutput
+from topo.streams import (
+    Aggregate,
+    KeyedMap,
+    KeyedProcess,
+    KeyedValue,
+    StreamBuilder,
+    StreamContext,
+    StreamOutput,
+    Tumbling,
+    agg,
+)
 from topo.streams.records import layout_of
 from topo.testing import StreamTest
 
@@ -103,6 +113,35 @@ def test_the_type_of_a_key_is_not_that_of_its_record() -> None:
         source.stream.key_by(lambda point: "a").map_keyed(key_of).rebalance(parallelism=1).to(arrived.append)
         source.send(Point(1, []))
     assert arrived == ["a"]
+
+
+class Latest(Aggregate[Point, Point]):
+    def create(self) -> Any:
+        return None
+
+    def add(self, accumulator: Any, record: Point) -> Any:
+        return record.x
+
+    def result(self, accumulator: Any) -> Point:
+        return Point(accumulator, ["latest"])
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return second
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"), [((Latest(),), Point(2, ["latest"])), ((agg.count(), Latest()), (2, Point(2, ["latest"])))]
+)
+def test_a_result_of_an_aggregate_of_ones_own_arrives_as_its_declared_type(parts: Any, expected: Any) -> None:
+    arrived: list[Any] = []
+    with StreamTest() as test:
+        source = test.source(Point)
+        results = source.stream.key_by(lambda _point: "a").window(Tumbling("1s", clock="processing")).aggregate(*parts)
+        results.values().rebalance(parallelism=1).to(lambda window: arrived.append(window.value))
+        source.send(Point(1, []), Point(2, []))
+        source.end()
+        test.advance("2s")
+    assert arrived == [expected]
 
 
 def is_point(record: object) -> TypeGuard[Point]:
