@@ -113,6 +113,9 @@ by_user.window(Tumbling("1m"), late=LATE)  # wrong
 window.sum(lambda click: click.url)  # wrong
 window.mean(lambda click: click.url)  # wrong
 window.top_n(3, by=lambda click: click)  # wrong
+window.top_n(3, by=lambda click: [click.at])  # wrong
+window.max(lambda click: None)  # wrong
+lines.parse_json(Click, bad=LATE)  # wrong
 window.aggregate(agg.count(), agg.sum_of(lambda click: click.at), into=Report)  # wrong
 window.aggregate(agg.mean_of(lambda click: click.url))  # wrong
 window.count().map(lambda found: found.valu)  # wrong

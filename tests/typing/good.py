@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, TypeGuard, TypeVar, assert_type
 
 import msgspec
@@ -33,6 +35,7 @@ from topo.streams import (
     agg,
     every,
 )
+from topo.testing import StreamTest
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,6 +46,9 @@ class Click(msgspec.Struct):
     url: str
     at: int
     price: float = 0.0
+    cost: Decimal = Decimal(0)
+    day: date = date.min
+    moment: datetime = datetime.min
 
 
 class Page(msgspec.Struct):
@@ -140,6 +146,13 @@ assert_type(window.sum(lambda click: click.price), KeyedStream[str, Windowed[flo
 assert_type(window.mean(lambda click: click.price), KeyedStream[str, Windowed[float]])
 assert_type(window.max(lambda click: click.url), KeyedStream[str, Windowed[str]])
 assert_type(window.min(lambda click: click.at), KeyedStream[str, Windowed[int]])
+assert_type(window.sum(lambda click: click.cost), KeyedStream[str, Windowed[Decimal]])
+assert_type(window.max(lambda click: click.cost), KeyedStream[str, Windowed[Decimal]])
+assert_type(window.min(lambda click: click.day), KeyedStream[str, Windowed[date]])
+assert_type(window.max(lambda click: click.moment), KeyedStream[str, Windowed[datetime]])
+assert_type(window.aggregate(agg.sum_of(lambda click: click.cost)), KeyedStream[str, Windowed[Decimal]])
+assert_type(window.aggregate(agg.max_of(lambda click: click.moment)), KeyedStream[str, Windowed[datetime]])
+assert_type(window.top_n(3, by=lambda click: (click.cost, click.url)), KeyedStream[str, Windowed[list[Click]]])
 assert_type(window.top_n(3, by=lambda click: click.price), KeyedStream[str, Windowed[list[Click]]])
 assert_type(window.reduce(lambda first, last: last), KeyedStream[str, Windowed[Click]])
 assert_type(window.aggregate(agg.count()), KeyedStream[str, Windowed[int]])
@@ -203,3 +216,6 @@ assert_type(clicks.enrich(pages, lambda click, known: known[click.url].url), Str
 assert_type(by_user.enrich(pages, lambda click, known: click.url in known), KeyedStream[str, bool])
 assert_type(by_user.window(Rows(10), late=LATE).count(), KeyedStream[str, Windowed[int]])
 assert_type(by_user.window(Tumbling("1h"), early="1m").count(), KeyedStream[str, Windowed[int]])
+with StreamTest() as test:
+    assert_type(test.collect(by_user.count()).take(), list[tuple[str, int]])
+    assert_type(test.collect(clicks).all, list[Click])

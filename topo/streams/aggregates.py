@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from topo.streams.chain import open_function
+from topo.streams.type_names import C, N
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
-N = TypeVar("N", int, float)
-C = TypeVar("C", int, float, str, bytes)
 
 
 class Aggregate(ABC, Generic[T_contra, R_co]):

@@ -13,6 +13,8 @@ from topo.errors import UserError
 
 StreamKey: TypeAlias = str | int | float | bytes | date | time | timedelta | Decimal | UUID | tuple["StreamKey", ...] | None
 """Types of keys: values whose hash is equal in all processes."""
+Sortable: TypeAlias = int | float | str | bytes | date | time | timedelta | Decimal | tuple["Sortable", ...]
+"""Types of values that `top_n` compares."""
 
 R = TypeVar("R")
 V = TypeVar("V")

@@ -27,7 +27,7 @@ from topo.streams.pairing import (
 )
 from topo.streams.process import KeyedProcess
 from topo.streams.records import known_type
-from topo.streams.results import EACH, Change, EmitWhen, SideOutput, Windowed
+from topo.streams.results import EACH, Change, EmitWhen, SideOutput, Sortable, Windowed
 from topo.streams.type_names import K2, R1, R2, R3, C, K, LateTags, N, Name, Of, R, S, SinkBolt, T, T_co, U, V, W
 from topo.streams.windows import TimeWindows
 
@@ -72,7 +72,9 @@ class Stream(DrawnStream, Generic[T_co]):
         """Call a function with each record, and pass the record on."""
         return Stream(self._graph, self._add("tap", look, record=self._record, name=name))
 
-    def parse_json(self: Stream[str | bytes], of: type[R], *, bad: SideOutput[Any] | None = None, name: Name = None) -> Stream[R]:
+    def parse_json(
+        self: Stream[str | bytes], of: type[R], *, bad: SideOutput[str] | SideOutput[bytes] | None = None, name: Name = None
+    ) -> Stream[R]:
         """Read each record as JSON of a type. Text that is none fails, or goes to the side output `bad`."""
         return Stream(self._graph, self._add("parse_json", record=of, name=name, sides=() if bad is None else (bad,)))
 
@@ -396,7 +398,7 @@ class WindowedStream(Generic[K, T]):
         """Return the greatest value."""
         return self._windowed("max", of, name, parts=(max_of(of),))
 
-    def top_n(self, n: int, by: Callable[[T], C], *, name: Name = None) -> KeyedStream[K, Windowed[list[T]]]:
+    def top_n(self, n: int, by: Callable[[T], Sortable], *, name: Name = None) -> KeyedStream[K, Windowed[list[T]]]:
         """Return the `n` records with the greatest values, the greatest first."""
         inner = self._keyed._record
         record = Windowed[Any] if inner is None else generic(Windowed, generic(list, inner))

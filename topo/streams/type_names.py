@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import TypeAlias, TypeVar
 
 from topo.api.bolt import BasicBolt, Bolt
@@ -20,8 +22,8 @@ R2 = TypeVar("R2")
 R3 = TypeVar("R3")
 K = TypeVar("K", bound=StreamKey)
 K2 = TypeVar("K2", bound=StreamKey)
-N = TypeVar("N", int, float)
-C = TypeVar("C", int, float, str, bytes)
+N = TypeVar("N", int, float, Decimal)
+C = TypeVar("C", int, float, str, bytes, Decimal, datetime, date, time, timedelta)
 
 SinkBolt: TypeAlias = Bolt | BasicBolt | OperatorBolt
 Name: TypeAlias = str | None

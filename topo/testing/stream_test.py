@@ -13,13 +13,14 @@ from topo.master.commands import RecordError
 from topo.plan.parallelism import with_parallelism
 from topo.streams import KeyedStream, SideOutput, Stream, StreamBuilder
 from topo.streams.records import Layout, layout_of
+from topo.streams.results import StreamKey
 from topo.streams.stream import DrawnStream
 from topo.testing.clock import ClockDuration
 from topo.testing.script import END, IDLE, WATERMARK, Marker, Script, message
 from topo.testing.topology_test import DeadLetter, TopologyTest
 
 T = TypeVar("T")
-K = TypeVar("K")
+K = TypeVar("K", bound=StreamKey)
 V = TypeVar("V")
 
 _CHECKPOINTS = "10ms"
@@ -169,7 +170,7 @@ class StreamTest:
     @overload
     def collect(self, stream: Stream[T]) -> Seen[T]: ...
     @overload
-    def collect(self, stream: KeyedStream[Any, T]) -> Seen[tuple[Any, T]]: ...
+    def collect(self, stream: KeyedStream[K, T]) -> Seen[tuple[K, T]]: ...
     def collect(self, stream: Any) -> Seen[Any]:
         """Return the results of a stream; of a keyed one pairs of key and record."""
         self._check_open("collect")
