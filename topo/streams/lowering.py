@@ -276,8 +276,7 @@ class Lowering:
             name, node, _declared(node, bolt), parallelism, edges, keyed=by_key, same=parallelism > 1, chains=chains, to_all=rows
         )
         self.components[-1].identity = identity(node)
-        if node.kind in PROCESSES:
-            self.components[-1].declared = state_types(function)
+        self.components[-1].declared = state_types(node, function)
         self._lead(name, parallelism, streams)
         if node.kind == "window" and settings["sides"]:
             starts = [(node, f"{SIDE}{tag.name}") for tag in settings["sides"]]

@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin
 from topo.streams.captured import own_function
 from topo.streams.graph import KEYED, READER, SOURCES, STATEFUL, Node, keyed_by
 from topo.streams.process import KeyedMap, KeyedProcess, declared_state
-from topo.streams.records import has_fields
+from topo.streams.records import has_fields, layout_of
 
 _SHORT = {
     "from_iterable": "items",
@@ -71,13 +71,22 @@ def identity(node: Node) -> str:
     return " ".join(filter(None, parts))
 
 
-def state_types(process: KeyedProcess[Any, Any, Any]) -> dict[str, str]:
-    """Return kind and type of the state that a process declares, by name. Of a record its fields matter, and not its class."""
+def state_types(node: Node, function: Any) -> dict[str, str]:
+    """Return kind and type of the state of an operator by name: what a process declares, and records that are kept by position.
+
+    Of a record its fields matter, and not its class.
+    """
     found = {}
-    for one in declared_state(process):
+    for one in declared_state(function) if isinstance(function, KeyedProcess) else ():
         if one.method:
             types = (one.keys_of, one.of) if isinstance(one, KeyedMap) else (one.of,)
             found[one.name] = f"{one.method} of {' to '.join(map(_type_name, types))}"
+    by_position: dict[str, Any] = node.settings.get("kept", {})
+    if not by_position and (node.kind == "batch" or node.settings.get("result") == "process"):
+        source, output = node.inputs[0]
+        by_position = {"records": source.record_of(output)}
+    for name, record in by_position.items():
+        found[name] = f"list of records by position ({', '.join(layout_of(record).attributes) or 'one value'})"
     return found
 
 

@@ -123,7 +123,7 @@ def window_joined(
     both = _both(left, right)
     sides, tags = (left._record, right._record), _tags(late)
     join = WindowJoin(function, sides, left=outer[0], right=outer[1])
-    settings: dict[str, Any] = {"window": window, "lateness": "0s", "result": "process"}
+    settings: dict[str, Any] = {"window": window, "lateness": "0s", "result": "process", "kept": _kept(left, right)}
     settings |= {"late": tags, "late_reader": partial(LateRecords, sides, tags)}
     return _joined(both, "window", join, function, tags, of, name, **settings)
 
@@ -134,7 +134,7 @@ def interval_joined(
     """Draw a join by distance in time."""
     both, tags = _both(left, right), _tags(late)
     process = IntervalJoin(JoinFunction(function, (left._record, right._record), tags, outer=outer), before, after)
-    settings = {"before": before, "after": after, "event_time": True, "late": tags}
+    settings = {"before": before, "after": after, "event_time": True, "late": tags, "kept": _kept(left, right)}
     return _joined(both, "interval_join", process, function, tags, of, name, **settings)
 
 
@@ -149,7 +149,8 @@ def table_joined(
     pairs = JoinFunction(function, (left._record, table._stream._record), tags, outer=outer)
     process = AsOfJoin(pairs) if as_of else TableJoin(pairs)
     both = _both(left, table._stream, table._deleted)
-    return _joined(both, "join_table", process, function, tags, of, name, event_time=as_of, late=tags)
+    kept = _kept(left, table._stream) if as_of else {"rows": table._stream._record}
+    return _joined(both, "join_table", process, function, tags, of, name, event_time=as_of, late=tags, kept=kept)
 
 
 def table_changes(table: Any, name: str | None) -> Node:
@@ -157,7 +158,7 @@ def table_changes(table: Any, name: str | None) -> Node:
     record = table._stream._record
     rows = tagged(table._stream, table._deleted)
     kind = generic(Change, Any if record is None else record)
-    return rows._add("changes", TableChanges(record), record=kind, name=name, keyed=True)
+    return rows._add("changes", TableChanges(record), record=kind, name=name, keyed=True, kept={"rows": record})
 
 
 def enriched(stream: Drawn, table: Any, function: Any, of: Any, name: str | None, *, keyed: bool) -> Node:
@@ -173,6 +174,11 @@ def _joined(
 ) -> Node:
     settings |= {"call": (function, kind, 2, "left, right"), "sides": tuple(dict.fromkeys(tags))}
     return both._add(kind, operator, record=of or result_type(function), name=name, keyed=True, **settings)
+
+
+def _kept(left: Drawn, right: Drawn) -> dict[str, Any]:
+    """Return the types of the records in the state of a join, by what they are. They are there by position."""
+    return {"left records": left._record, "right records": right._record}
 
 
 def _tags(late: Any) -> tuple[Any, ...]:

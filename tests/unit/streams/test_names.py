@@ -26,6 +26,7 @@ from topo.streams import (
     StreamBuilder,
     StreamContext,
     StreamOutput,
+    Tumbling,
 )
 
 
@@ -166,6 +167,49 @@ def test_state_of_another_type_is_refused_with_both_types() -> None:
     ]
     assert all("(process 'users' at test_names.py:" in problem for problem in found)
     assert problems(of(Before), of(Before)) == []
+
+
+class Turned(msgspec.Struct):
+    url: str
+    user: str
+
+
+JOINS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
+    "table": (lambda left, right: left.join_table(right.latest(), pair, name="j"), ["rows"]),
+    "as of": (lambda left, right: left.join_table(right.latest(), pair, as_of=True, name="j"), ["right records"]),
+    "changes": (lambda _left, right: right.latest().changes(name="j"), ["rows"]),
+    "interval": (lambda left, right: left.interval_join(right, pair, after="1s", name="j"), ["right records"]),
+    "window": (lambda left, right: left.join(right, pair, window=Tumbling("1s"), name="j"), ["right records"]),
+    "process": (lambda _left, right: right.window(Tumbling("1s")).process(lambda _key, _window: [1], name="j"), ["records"]),
+    "count": (lambda _left, right: right.window(Tumbling("1s")).count(name="j"), []),
+    "batch": (lambda _left, right: right.values().batch(10, name="j").key_by(len), ["records"]),
+}
+
+
+def pair(_left: Any, _right: Any) -> int:
+    return 1
+
+
+@pytest.mark.parametrize("how", JOINS)
+def test_records_in_state_by_position_do_not_fit_other_fields(how: str) -> None:
+    draw, expected = JOINS[how]
+
+    def of(record: type) -> Draw:
+        def program(clicks: Stream[Click]) -> KeyedStream[Any, Any]:
+            left = clicks.with_event_time(lambda _click: 1).key_by(lambda click: click.user)
+            right = clicks.map(lambda click: record(user=click.user, url=click.url), of=record)
+            joined = draw(left, right.with_event_time(lambda _click: 1).key_by(lambda click: click.user))
+            left.to(print)
+            return joined
+
+        return program
+
+    assert problems(of(Click), of(Click)) == []
+    assert [problem.partition(";")[0] for problem in problems(of(Click), of(Turned))] == [
+        f"the state {one!r} of 'j' is a list of records by position (user, url) in the checkpoint, and a list of records by "
+        "position (url, user) now"
+        for one in expected
+    ]
 
 
 @pytest.mark.parametrize(
