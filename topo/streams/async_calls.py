@@ -33,7 +33,7 @@ class AsyncCall(AsyncBolt):
     """Makes a record of each record by a call of an async function.
 
     Args:
-        function: the user's; an object with `open(context)` is opened once in each task.
+        function: the user's; an object with `open(context)` is opened once in each task, as that of `on_timeout` is.
         layout: of the records that it reads.
         results: layout of the results.
         settings: the arguments of `async_map`.
@@ -56,8 +56,9 @@ class AsyncCall(AsyncBolt):
         """Compile how records are read and written."""
         self._record = self._layout.unpacker(0)
         self._pack = self._results.packer(self._place)
-        if (begin := opener(self._function)) is not None and isawaitable(opening := begin(context)):
-            await opening
+        for one in {id(one): one for one in (self._function, self._on_timeout)}.values():
+            if (begin := opener(one)) is not None and isawaitable(opening := begin(context)):
+                await opening
 
     async def call(self, tup: Tuple) -> Any:
         """Call the function."""

@@ -19,7 +19,7 @@ class EnrichBolt(StatefulBolt):
     """Calls a function with each record and a table, whose rows come to all tasks. A checkpoint has one copy of the table.
 
     Args:
-        chain: its bodies are the user's function, and that of the key of a row.
+        chain: its bodies are the user's function, that of the key of a row, and that of `deleted`, or None.
         keyed: the rows of the records begin with a key.
         table: the `broadcast` that makes the table.
         rows: the streams that have its rows: component and name of each.
@@ -32,8 +32,8 @@ class EnrichBolt(StatefulBolt):
         self, chain: Chain, layout: Layout, keyed: bool, table: Node, rows: set[tuple[str, str]], outputs: OutputFields
     ) -> None:
         self.chain, self._layout, self._keyed, self._tables = chain, layout, keyed, rows
-        self._function, self._key = chain.bodies
-        self._rows, self._deleted = layout_of(table.record), table.settings["deleted"]
+        self._function, self._key, self._deleted = chain.bodies
+        self._rows = layout_of(table.record)
         self.outputs = dict(outputs)
         self._table: dict[Any, Any] = {}
 

@@ -177,7 +177,7 @@ def _open(node: Node) -> Iterator[str]:
         yield from _methods(function)
     if node.kind in SOURCES | {"through", "sink", "async_map"}:
         return
-    for one in (function, *settings.get("call", ())[:1], *settings.get("parts", ())):
+    for one in (function, settings.get("deleted"), *settings.get("call", ())[:1], *settings.get("parts", ())):
         if inspect.iscoroutinefunction(opener(one)):
             yield f"{type(one).__name__}.open is an async def, and nothing would await it; make it a def"
 

@@ -71,9 +71,10 @@ class Tag:
     ) -> None:
         self._record, self._place, self._left, self._merged, self._deleted = record, place, left, merged, deleted
 
-    def open(self, _context: Any) -> None:
-        """Compile how records are packed."""
+    def open(self, context: Any) -> None:
+        """Compile how records are packed, and open the function."""
         self._pack = layout_of(self._record).packer(self._place, merged=self._merged)
+        open_function(self._deleted, context)
 
     def __call__(self, record: Any) -> Sided:
         """Return the tagged record."""

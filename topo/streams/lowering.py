@@ -191,8 +191,10 @@ class Lowering:
             reading = self._read_fields(node, bolt, stream)
         else:
             (source, output), results = node.inputs[0], layout_of(node.record)
-            function = self._own(self._ids[id(node)], node.function, str(node))
-            bolt = _declared(node, AsyncCall(function, layout_of(source.record_of(output)), results, node.settings, str(node)))
+            given = node.function, node.settings["on_timeout"]
+            function, late = (self._own(self._ids[id(node)], one, str(node)) for one in given)
+            settings, layout = {**node.settings, "on_timeout": late}, layout_of(source.record_of(output))
+            bolt = _declared(node, AsyncCall(function, layout, results, settings, str(node)))
             stream, reading = DEFAULT_STREAM, (results, None)
         name, parallelism = self._bolt(node, bolt), node.settings["parallelism"]
         self._steps(node, f"{name}-steps", [StreamEdge(name, stream, parallelism)], parallelism, [(node, MAIN)], reading)
@@ -265,7 +267,7 @@ class Lowering:
         elif node.kind == "enrich":
             table = node.inputs[1][0]
             rows = self._edges[id(table)]
-            chain.bodies = (function, self._own(name, table.function, str(table)))
+            chain.bodies = (function, *(self._own(name, one, str(table)) for one in (table.function, table.settings["deleted"])))
             bolt = EnrichBolt(chain, layout, node.keyed, table, {(edge.component, edge.stream) for edge in rows}, outputs)
         elif node.kind == "batch":
             bolt = batch_bolt(settings, chain, layout, outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -78,13 +79,27 @@ def test_each_task_has_its_own_instance_of_a_process() -> None:
     assert Counter(found) == Counter(f"word{word}:{n}" for word in range(9) for n in range(1, 11))
 
 
-@pytest.mark.parametrize("how", ["map", "reduce", "fold", "window reduce", "window process", "top_n"])
+class Kept(Tagged):
+    def __call__(self, *given: Any) -> bool:
+        return super().__call__(*given) is None
+
+
+async def never(record: str) -> str:
+    await asyncio.sleep(3600)
+    return record
+
+
+HOW = ["map", "reduce", "fold", "window reduce", "window process", "top_n", "deleted", "deleted of broadcast", "on_timeout"]
+
+
+@pytest.mark.parametrize("how", HOW)
 def test_each_task_opens_its_own_copy_of_a_function_once(how: str) -> None:
-    shared, found = Tagged(), []
+    shared, found = Kept() if how.startswith("deleted") else Tagged(), []
 
     def build() -> StreamBuilder:
         flow = StreamBuilder("program")
-        keyed = flow.from_iterable([""]).with_event_time(len).key_by(str, parallelism=3)
+        words = flow.from_iterable([""]).with_event_time(len)
+        keyed = words.key_by(str, parallelism=3)
         window = keyed.window(Tumbling("1s"))
         results: dict[str, Callable[[], KeyedStream[Any, Any]]] = {
             "map": lambda: keyed.count().map(shared),
@@ -93,8 +108,12 @@ def test_each_task_opens_its_own_copy_of_a_function_once(how: str) -> None:
             "window reduce": lambda: window.reduce(shared),
             "window process": lambda: window.process(_Listed(shared)),
             "top_n": lambda: window.top_n(1, shared),
+            "deleted": lambda: keyed.latest(deleted=shared).changes(),
+            "deleted of broadcast": lambda: keyed.enrich(words.broadcast(str, deleted=shared), lambda record, _table: record),
+            "on_timeout": lambda: words.async_map(never, timeout="1ms", on_timeout=shared, parallelism=3).key_by(str),
         }
         results[how]().to(lambda pair: found.append(pair[0]))
+        keyed.to(lambda _pair: None)
         return flow
 
     run(build, items=WORDS)
