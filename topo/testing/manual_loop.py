@@ -15,6 +15,7 @@ from math import ceil
 from typing import Any
 
 _Done = Callable[[Any, BaseException | None], None]
+_END_OF_SLEEP = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]
 
 
 def _whole_ms(when_s: float) -> int:
@@ -91,7 +92,15 @@ class ManualLoop(asyncio.SelectorEventLoop):
     def waits_outside(self) -> bool:
         """Whether a thread is waited for, or a call may wait for a socket, which take real time."""
         # One entry is the loop's own, by which threads wake it. Connections stay open without a call.
-        return self._in_threads > 0 or (bool(self._calls) and len(self._waiting.get_map()) > 1)
+        return self._in_threads > 0 or (len(self._waiting.get_map()) > 1 and not self._all_sleep)
+
+    @property
+    def _all_sleep(self) -> bool:
+        """Whether each call is in an `asyncio.sleep`, which ends by the clock alone."""
+        due: list[Any] = [handle for _, _, handle in self._due]
+        calls: set[Any] = self._calls
+        sleeps = [handle._args[0] for handle in due if handle._callback is _END_OF_SLEEP]
+        return all(call._fut_waiter in sleeps for call in calls)
 
     @property
     def next_due_ms(self) -> int | None:

@@ -13,6 +13,7 @@ import pytest
 
 from topo import AsyncBolt, AsyncMode, BasicBolt, FixedDelayRetry, IterableSpout, Topology, TopologyBuilder
 from topo.testing import ADVANCE, CRASH, END, ManualClock, TopologyTest
+from topo.testing.in_process import PATIENCE_S
 
 MODES = pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once", "at_most_once"])
 
@@ -142,6 +143,20 @@ def test_answers_are_waited_for_also_over_a_connection_that_was_idle(monkeypatch
         server.shutdown()
         thread.join()
     assert test.emitted("calls") == [(b"b\n",)] * 3 and test.errors() == []
+
+
+def test_a_sleep_takes_no_real_time_while_a_connection_is_open() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        test = TopologyTest(topology(Asks(server.server_address[1])), sources={"source": [8, END]})
+        begun = time.monotonic()
+        test.run()
+        took = time.monotonic() - begun
+        server.shutdown()
+        thread.join()
+    assert test.emitted("calls") == [(b"b\n",)] and test.clock() >= 16
+    assert took < PATIENCE_S
 
 
 # -- components that move the clock
