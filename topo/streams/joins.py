@@ -138,6 +138,29 @@ class JoinFunction:
         else:
             context.metrics.counter(UNMATCHED_LEFT).add()
 
+    def join_each(self, lefts: Sequence[Any], right: Any, context: StreamContext[Any], out: StreamOutput[Any]) -> list[Any]:
+        """Emit the pairs of plain left records with one right record, as `join` does; return the left ones whose call has raised.
+
+        Raises:
+            Exception: of the function, where it has raised for all.
+        """
+        if right is None and not self._outer:
+            context.metrics.counter(UNMATCHED_LEFT).add(len(lefts))
+            return []
+        read_left, read_right = self._readers
+        results: list[Any] = []
+        failed: list[Any] = []
+        for left in lefts:
+            try:
+                results.append(self._function(read_left(left), None if right is None else read_right(right[0])))
+            except Exception:
+                failed.append(left)
+                if len(failed) == len(lefts):
+                    raise
+        for result in results:
+            out.emit(result)
+        return failed
+
     def goes_late(self, record: Sided, context: StreamContext[Any], out: StreamOutput[Any]) -> bool:
         """Count a late record, and emit it to its side output; return False where it is not late, or has none.
 
@@ -164,6 +187,14 @@ class _Pairing(KeyedProcess[Any, Sided, Any]):
     def open(self) -> None:
         """Prepare the function."""
         self._pairs.open()
+
+
+def _try_again(failed: Sequence[Any], buffer: Any, time: int, timer: int, context: StreamContext[Any]) -> None:
+    """Keep records whose function has raised for a timer of their own: others of their time have been emitted."""
+    for packed in failed:
+        buffer.add(time, packed)
+    if failed:
+        context.register_event_time_timer(timer)
 
 
 class IntervalJoin(_Pairing):
@@ -203,12 +234,12 @@ class IntervalJoin(_Pairing):
     def on_timer(self, timestamp: int, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
         """Drop what can have no partner any more."""
         # Each left record has its timer. Earlier ones that are still here are those whose function has raised then.
-        for time, packed, is_paired in self.lefts.take_until(timestamp - self._after):
-            if not is_paired and time == timestamp - self._after:
-                self._pairs.join(packed, None, context, out)
+        at = timestamp - self._after
+        if alone := [packed for time, packed, is_paired in self.lefts.take_until(at) if not is_paired and time == at]:
+            _try_again(self._pairs.join_each(alone, None, context, out), self.lefts, at, timestamp, context)
         gone = self.rights.take_until(timestamp - self._before)
-        if gone and (alone := sum([not is_paired for _time, _packed, is_paired in gone])):
-            context.metrics.counter(UNMATCHED_RIGHT).add(alone)
+        if gone and (unmatched := sum([not is_paired for _time, _packed, is_paired in gone])):
+            context.metrics.counter(UNMATCHED_RIGHT).add(unmatched)
 
 
 class TableJoin(_Pairing):
@@ -247,10 +278,10 @@ class AsOfJoin(_Pairing):
 
     def on_timer(self, timestamp: int, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
         """Join the records of this time, and drop the versions that hold no more."""
-        for time, packed, _ in self.waiting.take_until(timestamp):
-            # Each has its timer. An earlier one is here only if its function has raised then, and it was given up.
-            if time == timestamp:
-                self._pairs.join(packed, self.versions.at(time), context, out)
+        # Each has its timer. An earlier one is here only if its function has raised then, and it was given up.
+        if lefts := [packed for time, packed, _ in self.waiting.take_until(timestamp) if time == timestamp]:
+            failed = self._pairs.join_each(lefts, self.versions.at(timestamp), context, out)
+            _try_again(failed, self.waiting, timestamp, timestamp, context)
         self.versions.take_until(timestamp, but=0 if self.versions.at(timestamp) is None else 1)
 
 

@@ -249,3 +249,26 @@ def test_a_record_whose_function_raises_when_time_has_passed_holds_up_no_later_o
         assert seen.all == [(1, -1), (3, -1), (4, -1)]
         assert "no such order" in test.errors()[0].message
         assert [found.values for found in test.dead_letters()] == [("a", 2)]
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("kind", ["interval", "as_of"])
+def test_a_record_whose_function_raises_takes_no_other_record_of_its_time_along(kind: str, delivery: str) -> None:
+    def refusing(order: Order, _price: Price | None) -> int:
+        if order.at == 2:
+            raise ValueError("no such order")
+        return order.at
+
+    with StreamTest(delivery=delivery) as test:
+        a, b, left, right = sources(test, 1)
+        if kind == "interval":
+            joined = left.left_interval_join(right, refusing, after="0s", of=int, name="joined")
+        else:
+            joined = left.left_join_table(right.latest(), refusing, as_of=True, of=int, name="joined")
+        seen = test.collect(joined.values())
+        a.send(*[Order("a", [], number) for number in (1, 2, 3)], at=5)
+        a.end()
+        b.end()
+        assert seen.all == [1, 3]
+        assert ["no such order" in error.message for error in test.errors()] == [True]
+        assert [found.values for found in test.dead_letters()] == ([("a", 5)] if delivery == "exactly_once" else [])
