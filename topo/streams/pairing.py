@@ -50,7 +50,7 @@ class Drawn:
         """Return a side output of the node: the node that has it, and its name.
 
         Raises:
-            UserError: the node has no side output of that tag.
+            UserError: the node has no side output of that tag, or another one of its name.
         """
         if not isinstance(tag, SideOutput):
             raise UserError(f"side at {calling_site()} takes a tag, a SideOutput; got {tag!r:.60}")
@@ -59,6 +59,10 @@ class Drawn:
         if sides is not None and tag not in sides:
             has = ", ".join(repr(getattr(one, "name", one)) for one in sides) or "none"
             raise UserError(f"{self._node} has no side output {tag.name!r}; it has {has} ({calling_site()})")
+        same = [one.of for one in sides or () if getattr(one, "name", None) == tag.name]
+        known = [self._node.side_records.get(output, tag.of)] if sides is None else same
+        if any(of != tag.of for of in known):
+            raise UserError(f"{self._node} has two side outputs {tag.name!r}; give each tag its own name ({calling_site()})")
         reader = settings.get("late_reader")
         self._node.side_records[output] = tag.of if reader is None else Sided
         if reader is None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from topo import TopologyError, UserError
-from topo.streams import CoProcess, SideOutput, StreamBuilder, Tumbling
+from topo.streams import CoProcess, KeyedProcess, SideOutput, StreamBuilder, Tumbling
 
 LATE, OTHER = SideOutput("late", str), SideOutput("other", str)
 
@@ -74,6 +74,25 @@ def test_a_join_as_of_takes_one_tag_for_late_records(late: Any, problem: str) ->
     with pytest.raises(TopologyError, match=problem) as raised:
         flow.build()
     assert len(raised.value.problems) == 1
+
+
+class Asides(KeyedProcess[str, str, str]):
+    def process(self, record: str, context: Any, out: Any) -> None: ...
+
+
+NUMBERS = SideOutput("late", int)
+WITH_SIDES: dict[str, Callable[[Any, Any], Any]] = {
+    "interval": lambda left, right: left.interval_join(right.key_by(str), max, late=(LATE, NUMBERS)),
+    "window": lambda left, right: left.join(right.key_by(str), max, window=Tumbling("1s"), late=(LATE, NUMBERS)),
+    "process": lambda left, _right: left.process(Asides()),
+}
+
+
+@pytest.mark.parametrize("call", WITH_SIDES.values(), ids=WITH_SIDES)
+def test_two_tags_of_one_name_would_mix_their_records(call: Callable[[Any, Any], Any]) -> None:
+    stream = call(*sides())
+    with pytest.raises(UserError, match=r"has two side outputs 'late'; give each tag its own name \(test_wrong_streams.py:\d+"):
+        [stream.side(tag) for tag in (LATE, LATE, NUMBERS)]
 
 
 def test_a_window_takes_one_tag_for_late_records() -> None:
