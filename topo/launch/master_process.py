@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 import time
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from topo.errors import TopoError
@@ -19,11 +20,20 @@ from topo.launch.signals import ending_on_signals
 from topo.launch.submission import stored_job
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.shell import MasterShell
+from topo.observability.logs import KEPT_LOGS, MAX_LOG_BYTES
 from topo.observability.status import never_ran
 from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, TopologyIsRunning, write_atomically
 from topo.worker.parent import die_with
 
 _LOG = logging.getLogger("topo.master")
+
+
+class _MasterLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        row = {"at": self.formatTime(record), "level": record.levelname, "message": record.getMessage()}
+        if record.exc_info:
+            row["exception"] = self.formatException(record.exc_info)
+        return json.dumps(row)
 
 
 def main(arguments: list[str]) -> int:
@@ -32,11 +42,9 @@ def main(arguments: list[str]) -> int:
     if len(arguments) > 2:
         die_with(int(arguments[2]))
     try:
-        logging.basicConfig(
-            filename=folder.logs / "master.log",
-            level=logging.INFO,
-            format='{"at": "%(asctime)s", "level": "%(levelname)s", "message": "%(message)s"}',
-        )
+        handler = RotatingFileHandler(folder.logs / "master.log", maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS)
+        handler.setFormatter(_MasterLines())
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
     except FileNotFoundError as error:
         print(f"the master of {folder.name!r} cannot run: {error.filename} was removed", file=sys.stderr)
         return 1

@@ -1,0 +1,35 @@
+"""The log of a background master: JSON lines, and bounded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from topo.observability.logs import MAX_LOG_BYTES
+from topo.storage.state_folder import StateFolder, TopologyFolder
+
+
+def log_of_a_master(folder: TopologyFolder) -> Path:
+    """Start a master that has nothing to run, which it logs."""
+    command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(folder.path.parents[1]), folder.name]
+    assert subprocess.run(command, check=False, capture_output=True, cwd=Path.cwd()).returncode == 1
+    return folder.logs / "master.log"
+
+
+def test_a_full_log_is_rotated(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("flow")
+    with (folder.logs / "master.log").open("wb") as full:
+        full.truncate(MAX_LOG_BYTES)
+    log = log_of_a_master(folder)
+    assert (folder.logs / "master.log.1").stat().st_size == MAX_LOG_BYTES
+    assert "the master cannot run" in log.read_text()
+
+
+def test_quotes_in_a_message_leave_a_line_that_is_json(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / 'of "me"').create("flow")
+    folder.topology.write_text("{")
+    (row,) = map(json.loads, log_of_a_master(folder).read_text().splitlines())
+    assert row["level"] == "ERROR"
+    assert 'of "me"' in row["message"]
