@@ -56,20 +56,12 @@ def _components(*kinds: str) -> Subject:
     return Subject(("component",), lambda overview: [row for row in overview["components"] if row["kind"] in kinds])
 
 
-def _versions(overview: Overview) -> Iterable[SubjectRow]:
-    return [{"version": __version__, "delivery": overview["delivery"]}]
-
-
 def _statuses(overview: Overview) -> Iterable[SubjectRow]:
     return [{"status": one.value, "is_it": float(one.value == overview["status"])} for one in TopologyStatus]
 
 
 def _checkpoints(overview: Overview) -> Iterable[SubjectRow]:
     return filter(None, [overview["checkpoints"]])
-
-
-def _last(overview: Overview) -> Iterable[SubjectRow]:
-    return [known["last"] for known in _checkpoints(overview) if known["last"]]
 
 
 def _results(overview: Overview) -> Iterable[SubjectRow]:
@@ -86,10 +78,6 @@ def _timed(overview: Overview) -> Iterable[SubjectRow]:
     return [row["event_time"] | {"component": row["component"]} for row in overview["components"] if row["event_time"]]
 
 
-def _one(row: SubjectRow) -> float:
-    return 1.0
-
-
 def _count(name: str) -> Callable[[SubjectRow], float]:
     return lambda row: float(row["counters"].get(name, 0))
 
@@ -102,15 +90,17 @@ COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 WHOLE = Subject((), lambda overview: [overview])
 SPOUTS, BOLTS, ALL = _components("spout"), _components("bolt"), _components("spout", "bolt")
 EDGES, WORKERS = Subject(("source", "target"), itemgetter("edges")), Subject(("worker",), itemgetter("workers"))
-CHECKPOINTS, LAST, RESULTS = Subject((), _checkpoints), Subject((), _last), Subject(("result",), _results)
-VERSIONS, STATUSES = Subject(("version", "delivery"), _versions), Subject(("status",), _statuses)
+LAST = Subject((), lambda overview: [known["last"] for known in _checkpoints(overview) if known["last"]])
+CHECKPOINTS, RESULTS = Subject((), _checkpoints), Subject(("result",), _results)
+VERSIONS = Subject(("version", "delivery"), lambda overview: [{"version": __version__, "delivery": overview["delivery"]}])
+STATUSES = Subject(("status",), _statuses)
 TIMED = Subject(("component",), _timed)
 FINDINGS = Subject(("kind", "severity", "component"), _findings)
 _of = itemgetter
 
 TABLE: tuple[Metric, ...] = (
-    Metric("topo_up", GAUGE, WHOLE, "1 while a master of the topology runs and answers, else 0.", _one),
-    Metric("topo_info", GAUGE, VERSIONS, "1; version of topo and delivery mode.", _one),
+    Metric("topo_up", GAUGE, WHOLE, "1 while a master of the topology runs and answers, else 0.", lambda _: 1.0),
+    Metric("topo_info", GAUGE, VERSIONS, "1; version of topo and delivery mode.", lambda _: 1.0),
     Metric("topo_status", GAUGE, STATUSES, "1 for the present status, 0 for all others.", _of("is_it")),
     Metric("topo_epochs_total", COUNTER, WHOLE, "Epochs begun: the first, and one for each loss.", _of("epochs_raised")),
     Metric("topo_tasks", GAUGE, ALL, "Tasks of the component.", _of("parallelism")),
@@ -148,7 +138,7 @@ TABLE: tuple[Metric, ...] = (
     Metric("topo_worker_resident_memory_bytes", GAUGE, WORKERS, "Resident memory.", _of("rss_bytes")),
     Metric("topo_worker_starved_ratio", GAUGE, WORKERS, "Share of time in which its tasks had no core.", _of("starved")),
     Metric("topo_worker_restarts_total", COUNTER, WORKERS, "Processes that ended unexpectedly.", _of("losses")),
-    Metric("topo_finding", GAUGE, FINDINGS, "1 for each finding of topo status but notes.", _one),
+    Metric("topo_finding", GAUGE, FINDINGS, "1 for each finding of topo status but notes.", lambda _: 1.0),
 )
 
 

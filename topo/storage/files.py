@@ -192,6 +192,16 @@ def open_private(path: Path, flags: int) -> int:
         return os.open(path, flags | os.O_CREAT, 0o600)
 
 
+def state_of(*files: Path) -> list[tuple[int, ...]]:
+    """Return what changes when one of the files does; files that are not there have no part in it."""
+    found: list[tuple[int, ...]] = []
+    for file in files:
+        with suppress(OSError):
+            one = file.stat()
+            found.append((one.st_ino, one.st_size, one.st_mtime_ns))
+    return found
+
+
 _NO_FOLDER = (FileNotFoundError, NotADirectoryError)
 
 

@@ -22,6 +22,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from topo.errors import NotFoundError, TopoError, UserError
 from topo.master_process.client import AnswerTimeout, Unreachable
+from topo.storage.files import state_of
 from topo.ui import actions
 from topo.ui.access import Names, Role, Tokens, bearer
 from topo.ui.assets import Assets
@@ -145,7 +146,10 @@ class _Page:
                 return {"workers": (topology.folder.last_summary() or {}).get("workers", [])}
         if what not in READ:
             raise NotFoundError(f"a topology has no {what!r}; it has workers, log-levels, {', '.join(READ)}")
-        return await topology.alone(lambda: READ[what](topology.folder, query), str(query) if what == "history" else "")
+        folder = topology.folder
+        files = {"errors": (folder.older_errors, folder.errors), "dead-letters": (folder.dead_letters, folder.replays)}.get(what)
+        name = what if files else f"{what}?{query}" if what in ("history", "checkpoints") else ""
+        return await topology.alone(lambda: READ[what](folder, query), name, files and (str(query), *state_of(*files)))
 
     async def _list(self) -> dict[str, Any]:
         return {"type": "list", "at_ms": int(time.time() * 1000), "topologies": await self.live.rows()}

@@ -18,6 +18,7 @@ from topo.operate.diagnosis import diagnose
 from topo.operate.topology_index import list_row, row_of, stalled_row
 from topo.operate.traces import Traces, rows_of
 from topo.operate.view import Overview
+from topo.storage.files import state_of
 from topo.storage.state_folder import StateFolder, TopologyFolder
 from topo.storage.submitted import last_run
 
@@ -28,8 +29,8 @@ TICK_S = 1.0
 FINDINGS, FINDINGS_S = "10s", 5.0
 """The window whose overview has the findings, and how old it may be while another is shown."""
 DEADLINE_S = 2.0
-SHARED_S = 2.0
-"""How old the past may be: shorter than the time in which a browser asks again."""
+SHARED_S, UNCHANGED_S = 2.0, 60.0
+"""How old the past may be: shorter than the time in which a browser asks again; and what files have that did not change."""
 IDLE_S = 5.0
 """A window that was not shown for this time is not asked for."""
 MOST_TUPLES = 10_000
@@ -49,8 +50,8 @@ class LiveTopology:
         """Windows, and when they were last shown to somebody."""
         self._overviews: dict[str, tuple[float, Overview]] = {}
         """By window, when it was asked for, and the answer."""
-        self._answers: dict[tuple[Any, ...], tuple[float, Any]] = {}
-        """By question, until when an answer is given to others, and the answer."""
+        self._answers: dict[tuple[Any, ...], tuple[float, Any, Any]] = {}
+        """By question, until when an answer is given to others, the state of its files, and the answer."""
         self._trace: _LiveTrace | None = None
         self._lock = asyncio.Lock()
         self._asked_at = -IDLE_S
@@ -61,8 +62,8 @@ class LiveTopology:
         """By window, of which request, and what browsers are sent of it."""
         self._questions = asyncio.Semaphore(1)
         self._waiting = 0
-        submitted = last_run(folder)
-        self._place = "machine" if submitted is None or submitted.spark is None else submitted.spark.master
+        self._place: tuple[Any, str] = None, ""
+        """The state of `topology.json`, and where that has the topology run."""
 
     async def overview(self, window: str) -> str:
         """Return the newest overview as JSON: asked for at most once a second, and made once for all who look at the topology."""
@@ -81,8 +82,11 @@ class LiveTopology:
     async def row(self) -> LiveRow:
         """Return the row of the list."""
         await self._refresh()
+        if (state := state_of(self.folder.topology)) != self._place[0]:
+            submitted = last_run(self.folder)
+            self._place = state, "machine" if submitted is None or submitted.spark is None else submitted.spark.master
         row = row_of(self._overviews[FINDINGS][1]) if FINDINGS in self._overviews else self._row
-        return row | {"findings": self._findings(), "place": self._place}
+        return row | {"findings": self._findings(), "place": self._place[1]}
 
     async def ask(self, verb: str, *, is_order: bool = False, **arguments: Any) -> Any:
         """Ask the master another question: one at a time, the same at most once a second unless it is an order.
@@ -129,15 +133,16 @@ class LiveTopology:
         counts = {"open": traces.open, "forgotten": traces.forgotten, "dropped": answer["dropped"] + traces.dropped}
         return answer | {"rows": [], "messages": messages} | counts
 
-    async def alone(self, read: Callable[[], Any], shared_as: str = "") -> str:
+    async def alone(self, read: Callable[[], Any], shared_as: str = "", state: Any = None) -> str:
         """Return as JSON what `read` finds in files of the topology, on a thread, one question at a time.
 
-        Under a name it is read once in `SHARED_S`, for all who ask. Raises TooManyQuestions, and the errors of `read`.
+        Under a name it is read once in `SHARED_S`, for all who ask; with the state of the files, once in `UNCHANGED_S` while that
+        stays. Raises TooManyQuestions, and the errors of `read`.
         """
-        lasts_s = SHARED_S if shared_as else 0.0
-        return str(await self._once(("", shared_as), lasts_s, lambda: asyncio.to_thread(lambda: as_text(read()))))
+        lasts_s = UNCHANGED_S if state else SHARED_S if shared_as else 0.0
+        return str(await self._once(("", shared_as), lasts_s, lambda: asyncio.to_thread(lambda: as_text(read())), state))
 
-    async def _once(self, key: tuple[Any, ...], lasts_s: float, make: Callable[[], Awaitable[Any]]) -> Any:
+    async def _once(self, key: tuple[Any, ...], lasts_s: float, make: Callable[[], Awaitable[Any]], state: Any = None) -> Any:
         """Return the answer that is known under a key, or make one and keep it for a time."""
         if self._waiting >= 8:
             raise TooManyQuestions(f"too many questions about {self.folder.name!r}; try again in a second")
@@ -146,10 +151,10 @@ class LiveTopology:
             async with self._questions:
                 now = self._clock()
                 self._answers = {known: one for known, one in self._answers.items() if now < one[0]}
-                if key not in self._answers:
+                if key not in self._answers or self._answers[key][1] != state:
                     answer = await make()
-                    self._answers[key] = (self._clock() if lasts_s else now) + lasts_s, answer
-                return self._answers[key][1]
+                    self._answers[key] = (self._clock() if lasts_s else now) + lasts_s, state, answer
+                return self._answers[key][2]
         finally:
             self._waiting -= 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import time
 from array import array
@@ -105,6 +106,23 @@ def test_no_rows_are_none(app: Any, tmp_path: Path) -> None:
     assert len(json.loads(ask(app, "/api/t/words/logs?lines=1", OURS)[2])["rows"]) == 1
     assert json.loads(ask(app, "/api/t/words/logs?lines=0", OURS)[2])["rows"] == []
     assert json.loads(ask(app, "/api/t/words/dead-letters?number=0", OURS)[2]) == {"dead_letters": [], "total": 1}
+
+
+@pytest.mark.parametrize("what", ["errors", "dead-letters"])
+def test_files_that_stayed_as_they_are_are_read_once_for_all_browsers(app: Any, tmp_path: Path, what: str) -> None:
+    folder = StateFolder(tmp_path / "home").find("words")
+    path = folder.errors if what == "errors" else folder.dead_letters
+    row = dict.fromkeys(("component", "kind", "file", "line", "task", "worker", "at_ms", "traceback", "values")) | {"count": 1}
+
+    def answer(message: str, at_ns: int) -> str:
+        path.write_text(json.dumps(row | {"message": message}) + "\n")
+        os.utime(path, ns=(at_ns, at_ns))
+        return ask(app, f"/api/t/words/{what}", OURS)[2].decode()
+
+    assert "early" in answer("early", 10**18)
+    assert "early" in answer("other", 10**18)
+    assert "other" in answer("other", 10**18 + 1)
+    assert "longer" in answer("longer", 10**18 + 1)
 
 
 @pytest.mark.parametrize(("within", "shown"), [("30s", "30s"), ("30d", "720h"), (1234567.5, "342h56m7.5s"), (0.25, "250ms")])

@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from topo import IterableSpout, TopologyBuilder
 from topo.errors import UserError
+from topo.launch.request import RunRequest
+from topo.launch.submission import new_job
 from topo.operate.log_files import moment
 from topo.storage.state_folder import StateFolder
+from topo.storage.submitted import SparkCluster
 from topo.ui.live import SHARED_S, LiveHome, LiveTopology
 from topo.ui.reading import dead_letters, logs
 
@@ -66,6 +71,21 @@ def test_an_error_is_for_him_alone_who_asked(tmp_path: Path) -> None:
         return await topology.alone(files, "a")
 
     assert run(tmp_path, ask) == "1"
+
+
+def test_the_list_says_where_a_topology_runs_that_was_submitted_again_elsewhere(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    builder = TopologyBuilder("words")
+    builder.set_spout("lines", IterableSpout(["a"]))
+    last = new_job(RunRequest(topology=builder.build(), home=tmp_path)).submitted
+    home = LiveHome(tmp_path)
+
+    def places() -> list[str]:
+        return [row["place"] for row in asyncio.run(home.rows())]
+
+    assert places() == ["machine"]
+    replace(last, spark=SparkCluster(master="spark://m:7077")).save(folder)
+    assert places() == ["spark://m:7077"]
 
 
 class Removing(StateFolder):
