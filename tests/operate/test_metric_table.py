@@ -88,3 +88,16 @@ def test_user_metrics_whose_names_become_alike_are_one() -> None:
         ("topo_user_bad_lines_total", "counter", "parse"): 5.0,
         ("topo_user_gr__e", "gauge", "parse"): 1.5,
     }
+
+
+def test_a_gauge_that_is_called_as_a_counter_becomes_has_a_name_of_its_own() -> None:
+    rows = [
+        {"component": "parse", "user": {"counters": {"lines": 2}, "gauges": {"lines_total": 7.0, "of_all_total": 9.0}}},
+        {"component": "store", "user": {"counters": {}, "gauges": {"lines_total": 8.0}}},
+    ]
+    assert user_metrics({"components": rows}) == {
+        ("topo_user_lines_total", "counter", "parse"): 2.0,
+        ("topo_user_lines_total_gauge", "gauge", "parse"): 7.0,
+        ("topo_user_of_all_total", "gauge", "parse"): 9.0,
+        ("topo_user_lines_total_gauge", "gauge", "store"): 8.0,
+    }

@@ -186,7 +186,8 @@ def user_metrics(overview: Overview) -> dict[tuple[str, str, str], float]:
                 clean = re.sub(r"\W", "_", name, flags=re.ASCII)
                 key = (f"topo_user_{clean}" + ("_total" if kind == "counters" else ""), kind[:-1], row["component"])
                 found[key] = found.get(key, 0.0) + float(value)
-    return found
+    counters = {name for name, kind, _ in found if kind == "counter"}
+    return {(f"{n}_gauge" if kind == "gauge" and n in counters else n, kind, of): value for (n, kind, of), value in found.items()}
 
 
 def page() -> str:
