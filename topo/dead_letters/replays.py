@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from topo.ids import TaskId
@@ -72,7 +73,7 @@ class LetterReplays:
         messages: dict[TaskId, list[LetterToReplay]] = {}
         for component, dead_letters in self._letters.items():
             tasks = self._tasks[component]
-            for dead_letter in list(dead_letters.values())[:MOST_UNDER_WAY]:
+            for dead_letter in islice(dead_letters.values(), MOST_UNDER_WAY):
                 messages.setdefault(tasks[dead_letter.number % len(tasks)], []).append(dead_letter)
         return [ReplayLetters(task, dead_letters) for task, dead_letters in messages.items()]
 

@@ -107,18 +107,15 @@ class Recorder:
 
         Results that cannot be written are kept for `save_again`: the dead letters would be under way for ever.
         """
-        rows = _replay_rows((number, DONE if why is None else FAILED, why or "") for number, why in results.items())
+        rows = replay_rows((number, DONE if why is None else FAILED, why or "") for number, why in results.items())
         try:
-            self._append_replays(rows)
+            self.append_replays(rows)
         except TopoEnvironmentError as error:
             self._unsaved_replays += rows
             self.record(RecordError("DeadLettersNotStored", f"results of replays: {error}"))
 
-    def append_replays(self, changes: Iterable[tuple[int, str, str]]) -> None:
-        """Append number, state and reason of dead letters, durably. Raises TopoEnvironmentError when they cannot be written."""
-        self._append_replays(_replay_rows(changes))
-
-    def _append_replays(self, rows: list[bytes]) -> None:
+    def append_replays(self, rows: Iterable[bytes]) -> None:
+        """Append rows of `replay_rows`, durably. Raises TopoEnvironmentError when they cannot be written."""
         self._check_folder()
         append_lines(self._job.folder.replays, [*self._unsaved_replays, *rows])
         self._unsaved_replays.clear()
@@ -171,7 +168,7 @@ class Recorder:
         self._save_at = self._clock() + RETRY_S
         with contextlib.suppress(TopoEnvironmentError):
             if self._unsaved_replays:
-                self._append_replays([])
+                self.append_replays([])
         with contextlib.suppress(TopoEnvironmentError):
             self._check_folder()
             append_lines(self._job.folder.errors, self._unsaved)
@@ -198,6 +195,7 @@ def read_progress(path: Path) -> dict[TaskId, SpoutProgress]:
     return {TaskId(task): SpoutProgress(*kept) for task, kept in rows.items()}
 
 
-def _replay_rows(changes: Iterable[tuple[int, str, str]]) -> list[bytes]:
+def replay_rows(changes: Iterable[tuple[int, str, str]]) -> list[bytes]:
+    """Return number, state and reason of dead letters as rows of the file of replays."""
     now_ms = int(time.time() * 1000)
     return [json.dumps({"dead_letter": one, "at_ms": now_ms, "state": state, "why": why}).encode() for one, state, why in changes]

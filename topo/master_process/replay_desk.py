@@ -1,8 +1,15 @@
-"""Takes requests to emit dead letters again: judges them by the files, notes them on disk, and gives them to the master."""
+"""Takes requests to emit dead letters again: judges them by the files, notes them on disk, and gives them to the master.
+
+There may be hundreds of thousands of dead letters, and the master has one thread: work is done in slices, between which its loop
+turns. One request at a time, or a dead letter could be given twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from itertools import count, islice
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,10 +19,13 @@ from topo.dead_letters.replays import FAILED, UNDER_WAY, latest_replays, times_a
 from topo.errors import UserError
 from topo.master.events import MasterEvent, ReplayAsked
 from topo.master_process.job import Job
-from topo.master_process.recorder import Recorder
+from topo.master_process.recorder import Recorder, replay_rows
 from topo.plan.physical import PhysicalPlan
 from topo.storage.state_folder import json_lines
 from topo.wire.control import LetterToReplay
+
+SLICE = 500
+"""Rows of a file that are read before the loop turns again."""
 
 
 class ReplayDesk:
@@ -31,18 +41,18 @@ class ReplayDesk:
         self._recorder = recorder
         self._handle = handle
 
-    def resume(self) -> None:
+    def resume(self) -> Generator[None, None, None]:
         """Continue with the dead letters that were under way when the last master ended; those that no longer fit have failed."""
-        latest = latest_replays(json_lines(self._folder.replays))
+        latest, times = yield from self._replays()
         waiting = {number for number, row in latest.items() if row["state"] == UNDER_WAY}
         if waiting:
-            dead_letters, refused = self._judge(waiting)
+            dead_letters, refused = yield from self._judge(waiting, times)
             if refused:
                 # Under way for ever, they could not be asked for again.
                 self._recorder.store_replays(refused)
             self._give(dead_letters)
 
-    def answer(self, numbers: Iterable[int], dry_run: bool = False) -> dict[str, Any]:
+    def answer(self, numbers: Iterable[int], dry_run: bool = False) -> Generator[None, None, dict[str, Any]]:
         """Have dead letters emitted again, by the numbers of their rows.
 
         Returns:
@@ -59,27 +69,45 @@ class ReplayDesk:
                 "through a source"
             )
         wanted = set(numbers)
-        latest = latest_replays(json_lines(self._folder.replays))
+        latest, times = yield from self._replays()
         known = {number: str(latest[number]["state"]) for number in wanted if number in latest}
         known = {number: state for number, state in known.items() if state != FAILED}
-        dead_letters, refused = self._judge(wanted - known.keys())
+        times.update(wanted)
+        dead_letters, refused = yield from self._judge(wanted - known.keys(), times)
         asked = sorted(dead_letter.number for ones in dead_letters.values() for dead_letter in ones)
         if asked and not dry_run:
-            self._recorder.append_replays((number, UNDER_WAY, "") for number in asked)
+            rows = list[bytes]()
+            for begin in range(0, len(asked), SLICE):
+                rows += replay_rows((number, UNDER_WAY, "") for number in asked[begin : begin + SLICE])
+                yield
+            self._recorder.append_replays(rows)
             self._give(dead_letters)
         return {"asked": asked, "known": _by_text(known), "refused": _by_text(refused)}
 
     def _give(self, dead_letters: dict[str, list[LetterToReplay]]) -> None:
-        asked = times_asked(json_lines(self._folder.replays))
         for component, ones in dead_letters.items():
-            self._handle(ReplayAsked(component, tuple(replace(one, asked=asked[one.number]) for one in ones)))
+            self._handle(ReplayAsked(component, tuple(ones)))
 
-    def _judge(self, wanted: set[int]) -> tuple[dict[str, list[LetterToReplay]], dict[int, str]]:
+    def _replays(self) -> Generator[None, None, tuple[dict[int, Mapping[str, Any]], Counter[int]]]:
+        """Return the last row of each dead letter that was asked for, and how often it was."""
+        latest, times = dict[int, Mapping[str, Any]](), Counter[int]()
+        for rows in _slices(self._folder.replays):
+            latest |= latest_replays(rows)
+            times.update(times_asked(rows))
+            yield
+        return latest, times
+
+    def _judge(
+        self, wanted: set[int], times: Mapping[int, int]
+    ) -> Generator[None, None, tuple[dict[str, list[LetterToReplay]], dict[int, str]]]:
         spouts = {spout.id for spout in self._plan.components}
         dead_letters: dict[str, list[LetterToReplay]] = {}
         refused = dict.fromkeys(wanted, "there is no such dead letter")
-        for number, row in enumerate(json_lines(self._folder.dead_letters), 1):
-            if number in wanted:
+        numbers = count(1)
+        for rows in _slices(self._folder.dead_letters):
+            for row, number in zip(rows, numbers, strict=False):
+                if number not in wanted:
+                    continue
                 dead_letter = letter_to_replay(number, row)
                 if row.get("component") not in spouts:
                     refused[number] = f"the topology has no component {row.get('component')!r} any more"
@@ -87,8 +115,15 @@ class ReplayDesk:
                     refused[number] = dead_letter
                 else:
                     del refused[number]
-                    dead_letters.setdefault(row["component"], []).append(dead_letter)
+                    dead_letters.setdefault(row["component"], []).append(replace(dead_letter, asked=times[number]))
+            yield
         return dead_letters, refused
+
+
+def _slices(path: Path) -> Iterator[list[dict[str, Any]]]:
+    rows = json_lines(path)
+    while part := list(islice(rows, SLICE)):
+        yield part
 
 
 def _by_text(found: dict[int, str]) -> dict[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,9 @@ LOOK_S = 0.5
 """Interval between two checks that the state folder and the sockets exist."""
 PROGRESS_S = 0.25
 """Interval between progress callbacks."""
+
+_LATER = object()
+"""In place of an answer that is made in slices and not complete."""
 
 Watcher = Callable[[dict[str, Any]], None]
 
@@ -135,7 +139,8 @@ class MasterShell:
         self._history = HistoryKeeper(job.folder.history, lambda: of_overview(window="1s", buckets=True))
         self._questions["history"] = self._history.answer
         self._replays = ReplayDesk(job, self._recorder, self.loop.handle)
-        self._questions["replay"] = self._replays.answer
+        self._slow: deque[tuple[bytes, Generator[None, None, Any]]] = deque()
+        """Answers that are made in slices, and to whom; the first is under way."""
         self._questions |= observation_verbs(self.loop, clock)
         self._reported_at = 0.0
         self._look_at = 0.0
@@ -173,7 +178,7 @@ class MasterShell:
             for problem in self._restored.problems:
                 self._recorder.record(RecordError("CheckpointDamaged", f"{problem}; an earlier one is restored"))
             self.loop.handle(Started())
-            self._replays.resume()
+            deque(self._replays.resume(), maxlen=0)
             while self.loop.outcome is None:
                 self.sleep()
                 self.turn()
@@ -214,7 +219,7 @@ class MasterShell:
     def sleep(self) -> None:
         """Sleep until something arrives or the next turn is due."""
         own = [] if self._keeper is None else [self._keeper.descriptor]
-        left_s = self.loop.next_turn() - self._clock()
+        left_s = 0.0 if self._slow else self.loop.next_turn() - self._clock()
         self.link.wait(min(LONGEST_SLEEP_S, max(0.0, left_s)), [*self._launcher.descriptors(), *own])
 
     def turn(self) -> None:
@@ -224,6 +229,8 @@ class MasterShell:
         self.loop.turn()
         for identity, data in self.link.from_clients():
             self._from_client(identity, data)
+        if self._slow and self._answered(self._slow[0][0], partial(_next_slice, self._slow[0][1])):
+            self._slow.popleft()
         now = self._clock()
         self._history.tick(now)
         if self._on_progress is not None and now >= self._reported_at + PROGRESS_S:
@@ -256,15 +263,28 @@ class MasterShell:
     # -- clients -------------------------------------------------------------------------------------------------------------
 
     def _from_client(self, identity: bytes, data: bytes) -> None:
-        try:
+        def make() -> Any:
             request = control.decode_request(data)
-            answer = control.encode(control.Reply(ok=True, result=self._answer(request.verb, request.arguments)))
+            if request.verb != "replay":
+                return self._answer(request.verb, request.arguments)
+            self._slow.append((identity, self._replays.answer(**request.arguments)))
+            return _LATER
+
+        self._answered(identity, make)
+
+    def _answered(self, identity: bytes, make: Callable[[], Any]) -> bool:
+        """Answer a client with what `make` returns or raises; return False where that is `_LATER`."""
+        try:
+            if (result := make()) is _LATER:
+                return False
+            answer = control.encode(control.Reply(ok=True, result=result))
         except TopoError as error:
             answer = control.encode(control.Reply(ok=False, error=str(error)))
         except Exception as error:  # odd arguments, or a sum of users' counters that cannot be sent, must not end the topology
             _LOG.exception("a client's request failed")
             answer = control.encode(control.Reply(ok=False, error=f"{type(error).__name__}: {error}"))
         self.link.to_client(identity, answer)
+        return True
 
     def _answer(self, verb: str, arguments: Mapping[str, Any]) -> Any:
         if verb == "ping":
@@ -292,6 +312,14 @@ class MasterShell:
             raise UserError(f"{self._job.plan.name} has not begun yet, so there is nothing to save; try again when it runs")
         self.loop.handle(wishes[verb]())
         return {}
+
+
+def _next_slice(work: Generator[None, None, Any]) -> Any:
+    try:
+        next(work)
+    except StopIteration as end:
+        return end.value
+    return _LATER
 
 
 def _last_record(path: Path) -> tuple[MasterRecord | None, str]:

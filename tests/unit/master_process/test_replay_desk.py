@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -12,11 +14,23 @@ from topo.dead_letters.replays import DONE, FAILED, UNDER_WAY, latest_replays
 from topo.errors import TopoEnvironmentError
 from topo.master.events import MasterEvent, ReplayAsked
 from topo.master_process.job import Job
-from topo.master_process.recorder import Recorder
+from topo.master_process.recorder import Recorder, replay_rows
 from topo.master_process.replay_desk import ReplayDesk
 from topo.storage.state_folder import StateFolder, append_lines, json_lines
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter
+
+Answer = TypeVar("Answer")
+
+
+def ended(work: Generator[None, None, Answer]) -> Answer:
+    """Return what work that is done in slices returns."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
 
 
 def test_dead_letters_that_the_new_program_cannot_emit_have_failed(tmp_path: Path) -> None:
@@ -26,10 +40,10 @@ def test_dead_letters_that_the_new_program_cannot_emit_have_failed(tmp_path: Pat
     packed = Codec().pack_value((1,))
     found = DeadLetter(task=1, id=1, position=packed, values=packed, errors=["no"], attempts=3, stream="default")
     append_lines(folder.dead_letters, [letter_row(found, component, Codec(), 5) for component in ("numbers", "gone")])
-    recorder.append_replays([(1, UNDER_WAY, ""), (2, UNDER_WAY, ""), (3, UNDER_WAY, "")])
+    recorder.append_replays(replay_rows([(1, UNDER_WAY, ""), (2, UNDER_WAY, ""), (3, UNDER_WAY, "")]))
 
     desk = ReplayDesk(job, recorder, asked.append)
-    desk.resume()
+    ended(desk.resume())
     assert [
         (event.component, [one.number for one in event.dead_letters]) for event in asked if isinstance(event, ReplayAsked)
     ] == [("numbers", [1])]
@@ -38,7 +52,11 @@ def test_dead_letters_that_the_new_program_cannot_emit_have_failed(tmp_path: Pat
     assert (latest[2]["state"], latest[2]["why"]) == (FAILED, "the topology has no component 'gone' any more")
     assert (latest[3]["state"], latest[3]["why"]) == (FAILED, "there is no such dead letter")
     # It may be asked for again, when the component is back.
-    assert desk.answer([2]) == {"asked": [], "known": {}, "refused": {"2": "the topology has no component 'gone' any more"}}
+    assert ended(desk.answer([2])) == {
+        "asked": [],
+        "known": {},
+        "refused": {"2": "the topology has no component 'gone' any more"},
+    }
 
 
 def test_results_that_the_disk_has_no_room_for_are_written_later_in_order(tmp_path: Path) -> None:
@@ -50,9 +68,9 @@ def test_results_that_the_disk_has_no_room_for_are_written_later_in_order(tmp_pa
     now[0] += 10
     recorder.save_again(now[0])
     with pytest.raises(TopoEnvironmentError):
-        recorder.append_replays([(3, UNDER_WAY, "")])
+        recorder.append_replays(replay_rows([(3, UNDER_WAY, "")]))
     folder.replays.rmdir()
-    recorder.append_replays([(2, UNDER_WAY, "")])
+    recorder.append_replays(replay_rows([(2, UNDER_WAY, "")]))
     assert {number: row["state"] for number, row in latest_replays(json_lines(folder.replays)).items()} == {1: DONE, 2: UNDER_WAY}
 
     folder.replays.unlink()

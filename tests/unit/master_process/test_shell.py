@@ -20,8 +20,9 @@ from topo.master.links import WorkerEnd
 from topo.master.membership import SlotState
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.job import Job
+from topo.master_process.replay_desk import SLICE
 from topo.master_process.shell import MasterShell
-from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, read_json_lines
+from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, append_lines, read_json_lines
 from topo.transport.control_client import ControlClient
 from topo.transport.zmq import IpcPlace, ZmqTransport
 from topo.wire import control
@@ -95,6 +96,35 @@ def test_the_restart_of_a_worker_that_there_is_not_is_refused(shell: MasterShell
     assert ask(shell, "restart", worker=1).ok
     reply = ask(shell, "restart", worker=99)
     assert (reply.ok, reply.error) == (False, "small has no worker 99; it has 0 to 2")
+
+
+def test_a_request_about_many_dead_letters_holds_up_no_other(shell: MasterShell) -> None:
+    many = 20 * SLICE
+    append_lines(shell._job.folder.dead_letters, [b'{"component": "lines"}'] * many)
+    slow, quick = (ControlClient(shell.link.client_endpoint) for _ in range(2))
+
+    def answer(client: ControlClient) -> tuple[int, Any]:
+        """Turn until a client has its answer; return the number of turns, and the result."""
+        for turns in range(1, 100):
+            shell.link.wait(0.0)
+            shell.turn()
+            if (data := client.answer(0.5 if client is quick else 0.01)) is not None:
+                return turns, control.decode_reply(data).result
+        raise AssertionError("no answer")
+
+    try:
+        slow.ask(control.encode(control.Request("replay", {"numbers": [1, many]})))
+        shell.link.wait(5.0)
+        quick.ask(control.encode(control.Request("ping")))
+        assert answer(quick)[1]["term"] == 1
+        assert slow.answer(0.0) is None
+        turns, found = answer(slow)
+        why = "an earlier release stored it, without its packed values"
+        assert found == {"asked": [], "known": {}, "refused": {"1": why, str(many): why}}
+        assert turns > 5
+    finally:
+        slow.close()
+        quick.close()
 
 
 class Hosting:
