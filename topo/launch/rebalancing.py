@@ -93,6 +93,6 @@ def write_down(folder: TopologyFolder, change: Rebalancing, savepoint: str) -> N
         return
     submitted = SubmittedTopology.read(folder)
     with folder.lock():
-        go_on_from_positions(folder, submitted.plan, change.plan)
+        moved = go_on_from_positions(folder, submitted.plan, change.plan)
         changed = {"parallelism": dict(change.parallelism), "settings": dict(change.settings), "plan": change.plan}
-        replace(submitted, **changed, otherwise=NOTHING_STORED).save(folder)
+        replace(submitted, **changed, moved=moved, otherwise=NOTHING_STORED).save(folder)

@@ -6,6 +6,7 @@ move to the tasks that read the partitions now. Checkpoints are checked by their
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -82,8 +83,11 @@ def check_restore(job: Job, topology: Topology, *, goes_on: bool) -> None:
         raise CheckpointRefusedError("; ".join(problems))
 
 
-def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: PhysicalPlan) -> None:
+def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: PhysicalPlan) -> str:
     """Give the positions that the last run has stored to the tasks of another plan.
+
+    Returns:
+        `moved` of the submission that has the plan.
 
     Raises:
         UserError: they belong to other tasks than the plan has, or the run had another mode of delivery.
@@ -115,8 +119,13 @@ def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: Physi
     for component, old in by_partition.items():
         tasks = plan.tasks_of(component)
         moved |= dict(zip(tasks, split_by_partition(old, len(tasks)), strict=True))
-    if moved != rows:
-        write_atomically(folder.positions, msgspec.msgpack.encode(moved))
+    if moved == rows:
+        return ""
+    for leftover in folder.path.glob("positions.*.msgpack"):
+        leftover.unlink(missing_ok=True)
+    name = f"positions.{os.urandom(4).hex()}.msgpack"
+    write_atomically(folder.path / name, msgspec.msgpack.encode(moved))
+    return name
 
 
 def split_by_partition(rows: Iterable[tuple[bytes, bytes]], parallelism: int) -> list[tuple[bytes, bytes]]:

@@ -115,7 +115,7 @@ def new_job(request: RunRequest) -> Job:
         # User code has run: the folder can be another submission's now.
         lock.check()
         if before is not None:
-            go_on_from_positions(folder, before.plan, job.plan)
+            submitted = replace(submitted, moved=go_on_from_positions(folder, before.plan, job.plan))
         end_leftovers(folder)
         sweep_sockets(state)
         if before is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
         spark: the cluster that its workers run on; None for this machine.
         cores: of this machine, for the number of its workers; None on a cluster.
         otherwise: text of a start that has nothing to continue from.
+        moved: file beside this one, with positions renumbered for `plan`; it takes the place of those for the plan before when
+            this file has. "" for none.
         plan: its tasks.
     """
 
@@ -81,6 +84,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
     spark: SparkCluster | None = None
     cores: int | None = None
     otherwise: str = FIRST
+    moved: str = ""
     plan: PhysicalPlan
 
     @classmethod
@@ -93,6 +97,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
         """
         try:
             stored = msgspec.convert(json.loads(folder.topology.read_bytes()), cls)
+            stored._place_positions(folder)
             # A file of an earlier version can hold the old names of settings.
             settings = {RENAMED_SETTINGS.get(name, name): value for name, value in stored.settings.items()}
             return replace(stored, settings=settings)
@@ -111,6 +116,13 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
     def save(self, folder: TopologyFolder) -> None:
         """Replace the file. The caller holds the folder's lock."""
         write_atomically(folder.topology, json.dumps(msgspec.to_builtins(self)).encode())
+        self._place_positions(folder)
+
+    def _place_positions(self, folder: TopologyFolder) -> None:
+        if self.moved:
+            # Done at once; by the next reader where the process that wrote this file was ended in between.
+            with suppress(FileNotFoundError):
+                os.replace(folder.path / self.moved, folder.positions)
 
     def checkpoints(self, folder: TopologyFolder) -> str:
         """Return the path or URL of this run's own checkpoints, apart from those of earlier runs; "" when it takes none."""

@@ -12,10 +12,12 @@ import pytest
 from tests.submissions import store_submission
 from topo import BasicBolt, IterableSpout, MemoryPartitions, MemorySpout, TopologyBuilder
 from topo.api.partition_values import owned
-from topo.errors import UserError
+from topo.errors import TopoEnvironmentError, UserError
+from topo.launch.rebalancing import Rebalancing, write_down
 from topo.launch.resuming import go_on_from_positions, text_of_beginning
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo.storage.submitted import SubmittedTopology
 from topo.wire.codec import Codec
 
 
@@ -49,14 +51,42 @@ def positions(folder: TopologyFolder) -> dict[int, bytes]:
     return {task: position for task, (position, _) in rows.items()}
 
 
+def go_on(folder: TopologyFolder, last: PhysicalPlan, now: PhysicalPlan) -> None:
+    store_submission(folder, now, moved=go_on_from_positions(folder, last, now))
+
+
 def test_positions_move_to_the_tasks_that_have_new_numbers(folder: TopologyFolder) -> None:
     before, now = plan(("b", 2)), plan(("a", 1), ("b", 2))
     first, second = before.tasks_of("b")
     store(folder, before, {first: b"1", second: b"2"})
 
-    go_on_from_positions(folder, before, now)
+    go_on(folder, before, now)
 
     assert now.tasks_of("b") != before.tasks_of("b")
+    assert positions(folder) == dict(zip(now.tasks_of("b"), (b"1", b"2"), strict=True))
+
+
+def test_positions_and_the_plan_that_numbers_their_tasks_change_together(folder: TopologyFolder) -> None:
+    """Under the plan of before, renumbered positions are those of other tasks: a resume would read twice, or leave out."""
+    before, now = plan(("b", 2)), plan(("a", 1), ("b", 2))
+    first, second = before.tasks_of("b")
+    store(folder, before, {first: b"1", second: b"2"})
+    change = Rebalancing((), (1, 1), False, (), {}, {}, now, was_foreground=False)
+
+    # As on a full disk: topology.json cannot be written.
+    obstacle = folder.topology.with_name(f".{folder.topology.name}.{os.getpid()}.new")
+    obstacle.mkdir()
+    with pytest.raises(TopoEnvironmentError, match=r"cannot write .*topology\.json"):
+        write_down(folder, change, "")
+    assert SubmittedTopology.read(folder).plan == before
+    assert positions(folder) == {first: b"1", second: b"2"}
+
+    obstacle.rmdir()
+    write_down(folder, change, "")
+    # As if the process had been killed before the positions were in their place.
+    moved = SubmittedTopology.read(folder).moved
+    folder.positions.rename(folder.path / moved)
+    assert SubmittedTopology.read(folder).plan == now
     assert positions(folder) == dict(zip(now.tasks_of("b"), (b"1", b"2"), strict=True))
 
 
@@ -121,7 +151,7 @@ def test_positions_by_partition_move_to_the_tasks_that_read_the_partitions_now(
     store_submission(folder, last)
     folder.positions.write_bytes(msgspec.msgpack.encode(rows))
 
-    go_on_from_positions(folder, last, now)
+    go_on(folder, last, now)
 
     moved = msgspec.msgpack.decode(folder.positions.read_bytes(), type=dict[int, tuple[bytes, bytes]])
     for index, task in enumerate(now.tasks_of("s")):
