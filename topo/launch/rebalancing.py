@@ -91,8 +91,8 @@ def write_down(folder: TopologyFolder, change: Rebalancing, savepoint: str) -> N
     if savepoint:
         reset_run(folder, parallelism=dict(change.parallelism), plan=change.plan, start_from=savepoint, settings=change.settings)
         return
-    submitted = SubmittedTopology.read(folder)
     with folder.lock():
+        submitted = SubmittedTopology.read(folder)
         moved = go_on_from_positions(folder, submitted.plan, change.plan)
         changed = {"parallelism": dict(change.parallelism), "settings": dict(change.settings), "plan": change.plan}
         replace(submitted, **changed, moved=moved, otherwise=NOTHING_STORED).save(folder)

@@ -243,8 +243,8 @@ def reset_run(
         plan: that goes with it.
         settings: from now on; None: as before.
     """
-    submitted = SubmittedTopology.read(folder)
     with folder.lock():
+        submitted = SubmittedTopology.read(folder)
         otherwise = text_of_beginning(folder, submitted.checkpoints(folder))
         folder.positions.unlink(missing_ok=True)
         master_record.reset_run(folder.master)
@@ -261,6 +261,5 @@ def reset_run(
 
 def note_resumed(folder: TopologyFolder) -> None:
     """Have the next master report that it continues: its first start has reported the discarded state."""
-    submitted = load_submitted(folder)
     with folder.lock():
-        replace(submitted, otherwise=NOTHING_STORED).save(folder)
+        replace(load_submitted(folder), otherwise=NOTHING_STORED).save(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from topo.api.partition_values import owned
 from topo.errors import TopoEnvironmentError, UserError
 from topo.launch.rebalancing import Rebalancing, write_down
 from topo.launch.resuming import go_on_from_positions, text_of_beginning
+from topo.launch.submission import note_resumed, reset_run
 from topo.plan.physical import PhysicalPlan, physical_plan
-from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo.storage.state_folder import StateFolder, TopologyFolder, TopologyLock
 from topo.storage.submitted import SubmittedTopology
 from topo.wire.codec import Codec
 
@@ -88,6 +90,35 @@ def test_positions_and_the_plan_that_numbers_their_tasks_change_together(folder:
     folder.positions.rename(folder.path / moved)
     assert SubmittedTopology.read(folder).plan == now
     assert positions(folder) == dict(zip(now.tasks_of("b"), (b"1", b"2"), strict=True))
+
+
+class Overtaken(TopologyFolder):
+    """Its lock is got when another process has rebalanced the topology meanwhile."""
+
+    def lock(self) -> TopologyLock:
+        folder = TopologyFolder(self.path)
+        if not SubmittedTopology.read(folder).parallelism:
+            last, now = SubmittedTopology.read(folder).plan, plan(("a", 1), ("b", 2))
+            store_submission(folder, now, moved=go_on_from_positions(folder, last, now), parallelism={"b": 2})
+        return super().lock()
+
+
+def test_a_change_takes_the_place_of_that_which_another_process_has_made_before_the_lock_was_had(folder: TopologyFolder) -> None:
+    before, between, now = plan(("b", 2)), plan(("a", 1), ("b", 2)), plan(("0", 1), ("a", 1), ("b", 2))
+    store(folder, before, dict(zip(before.tasks_of("b"), (b"1", b"2"), strict=True)))
+    write_down(Overtaken(folder.path), Rebalancing((), (1, 1), False, (), {}, {}, now, was_foreground=False), "")
+    assert between.tasks_of("b") != now.tasks_of("b")
+    assert positions(folder) == dict(zip(now.tasks_of("b"), (b"1", b"2"), strict=True))
+
+
+@pytest.mark.parametrize("again", [note_resumed, reset_run])
+def test_another_start_keeps_the_numbers_of_a_rebalance_at_the_same_moment(
+    folder: TopologyFolder, again: Callable[[TopologyFolder], None]
+) -> None:
+    store(folder, plan(("b", 2)), {})
+    again(Overtaken(folder.path))
+    submitted = SubmittedTopology.read(folder)
+    assert (submitted.parallelism, submitted.plan) == ({"b": 2}, plan(("a", 1), ("b", 2)))
 
 
 @pytest.mark.parametrize(("spouts", "tasks"), [((("b", 3),), 3), ((("a", 2),), 0)])
