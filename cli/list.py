@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -19,12 +20,17 @@ def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
     LOST: the master is gone without a summary; `topo resume NAME` continues the topology. STALLED: the master runs
     and does not answer.
     """
+    from topo.errors import NotFoundError
     from topo.operate.topology_index import list_row
     from topo.storage.state_folder import StateFolder
     from topo_cli.output import print_json, talk
 
     state = StateFolder(home)
-    rows = [list_row(state.find(name), deadline) for name in state.names() if pattern in name]
+    rows = []
+    for name in state.names():
+        # Those that are asked before may take their time, and a topology be removed meanwhile.
+        with suppress(NotFoundError):
+            rows += [list_row(state.find(name), deadline)] if pattern in name else []
     if as_json:
         print_json(rows)
     elif rows:

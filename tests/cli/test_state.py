@@ -2,15 +2,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import zmq
 
 from tests.cli.drive import call
 from tests.submissions import small_plan, store_submission
+from topo.ids import Epoch
 from topo.launch.master_process import write_failure
+from topo.master.commands import MasterRecord
+from topo.storage.master_record import write_record
 from topo.storage.state_folder import StateFolder, TopologyFolder
 
 
@@ -31,6 +37,30 @@ def test_a_topology_without_master_or_summary_is_lost(capsys: pytest.CaptureFixt
     (row,) = json.loads(call(capsys, "list", "--json").out)
     assert (row["topology"], row["status"]) == ("word-count", "LOST")
     assert "topo resume word-count" in row["reason"]
+
+
+def test_a_topology_that_is_removed_while_another_is_asked_leaves_the_list(
+    capsys: pytest.CaptureFixture[str], topo_home: Path
+) -> None:
+    mute, removed = (StateFolder(topo_home).create(name) for name in ("mute", "removed"))
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    master = context.socket(zmq.ROUTER)
+    endpoint = f"ipc://{topo_home}/master"
+    master.bind(endpoint)
+
+    def take_a_question() -> None:
+        master.recv_multipart()
+        shutil.rmtree(removed.path)
+
+    thread = threading.Thread(target=take_a_question)
+    thread.start()
+    with mute.lock():
+        write_record(mute.master, MasterRecord(1, Epoch(1), {}), pid=os.getpid(), client_endpoint=endpoint)
+        result = call(capsys, "list", "--json", "--deadline", "1s")
+    thread.join()
+    master.close(linger=0)
+    context.term()
+    assert (result.code, [row["topology"] for row in json.loads(result.out)]) == (0, ["mute"])
 
 
 def test_asking_a_master_that_does_not_run_exits_3_and_names_the_way_on(
