@@ -50,6 +50,7 @@ def test_what_would_break_a_topology_is_refused(name: str) -> None:
         ("yarn", None, 120.0),
         ("yarn", "5min", 300.0),
         ("yarn", "90s", 90.0),
+        ("yarn", " 2MIN", 120.0),
         # A number without a unit is one of milliseconds with Spark.
         ("spark://m:7077", "45000", 45.0),
     ],

@@ -66,7 +66,7 @@ def check_conf(conf: Mapping[str, str]) -> None:
 
 def registration_s(cluster: SparkCluster) -> float:
     """Return the seconds that executors may take to come up. Raises ConfigError for a setting that is no duration."""
-    if given := cluster.conf.get(_WAIT_SETTING, ""):
+    if given := cluster.conf.get(_WAIT_SETTING, "").strip().lower():
         # As Spark reads it: a number alone is one of milliseconds.
         return float(given) / 1000 if given.isdecimal() else parse_duration(given.replace("min", "m"))
     return _REGISTER_S.get(cluster.master[:5], _CONTAINERS_S)
