@@ -56,7 +56,7 @@ def command(
 
     show = _printer(as_json)
     with LogFiles(folder.logs, rotated=True) as files:
-        rows = [row for row in files.new_rows() if is_wanted(row)]
+        rows = files.new_rows(is_wanted=is_wanted, most=lines)
         for row in rows if lines is None else rows[len(rows) - min(lines, len(rows)) :]:
             show(row)
         # Read before the files, so that the last rows are shown, too.

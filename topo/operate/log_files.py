@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,16 +30,18 @@ class LogFiles(AbstractContextManager["LogFiles"]):
         self._open: dict[Path, _GrowingFile] = {}
         self._rotated = sorted(folder.glob("*.log.[0-9]"), reverse=True) if rotated else []
 
-    def new_rows(self, most_bytes: int = -1) -> list[LogRow]:
-        """Return the rows since the last call, in the order of time.
+    def new_rows(self, most_bytes: int = -1, is_wanted: Callable[[LogRow], bool] = bool, most: int | None = None) -> list[LogRow]:
+        """Return the rows since the last call, in the order of time: those that are wanted, of each file the last `most`.
 
         Args:
             most_bytes: of each file; the rest is left for the next call. By default there is no limit.
         """
-        rows = [row for path in self._rotated for row in _GrowingFile(path).read_rows(-1)]
+        growing = [self._open.setdefault(path, _GrowingFile(path)) for path in self._folder.glob("*.log")]
+        rows: list[LogRow] = []
+        for file in (*map(_GrowingFile, self._rotated), *growing):
+            # All rows of all workers would be gigabytes.
+            rows += deque(filter(is_wanted, file.read_rows(most_bytes)), most)
         self._rotated = []
-        for path in self._folder.glob("*.log"):
-            rows += self._open.setdefault(path, _GrowingFile(path)).read_rows(most_bytes)
         return sorted(rows, key=lambda row: str(row["time"]))
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from topo.errors import UserError
 from topo.operate.checkpoint_rows import checkpoint_report
 from topo.operate.dead_letter_rows import dead_letter_rows
 from topo.operate.distinct_errors import distinct
-from topo.operate.log_files import LEVELS, LogFiles, is_at_least, moment
+from topo.operate.log_files import LEVELS, LogFiles, LogRow, is_at_least, moment
 from topo.operate.past import as_data, history
 from topo.storage.state_folder import TopologyFolder, json_lines
 from topo.storage.submitted import SubmittedTopology
@@ -56,16 +56,14 @@ def logs(folder: TopologyFolder, query: UrlQuery) -> Any:
         raise UserError(f"there is no level {level.lower()!r}; there are {', '.join(LEVELS).lower()}")
     earliest = moment(number(query, "since_s", 0, 14 * 86400)) if query.get("since_s") else ""
     after, component, text = query.get("after", ""), query.get("component", ""), query.get("text", "").lower()
+    lines = number(query, "lines", 500, 2000)
+
+    def is_wanted(row: LogRow) -> bool:
+        is_there = is_at_least(row, level) and component in ("", row.get("component")) and text in str(row["message"]).lower()
+        return is_there and str(row["time"]) >= max(earliest, after)
+
     with LogFiles(folder.logs, rotated=not after) as files:
-        rows = [
-            row
-            for row in files.new_rows()
-            if is_at_least(row, level)
-            and component in ("", row.get("component"))
-            and text in str(row["message"]).lower()
-            and str(row["time"]) >= max(earliest, after)
-        ]
-    rows = rows[-number(query, "lines", 500, 2000) or len(rows) :]
+        rows = files.new_rows(is_wanted=is_wanted, most=lines)[-lines:]
     # Workers write beside each other: a line of this moment may come after a later one was read.
     return {"rows": rows, "next": min(str(rows[-1]["time"]), moment(1.0)) if rows else after}
 

@@ -136,6 +136,24 @@ def test_only_the_shown_of_many_dead_letters_are_kept(tmp_path: Path) -> None:
     assert peak < 1_000_000
 
 
+def test_only_the_shown_of_many_rows_of_logs_are_kept(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    names = ["worker-0.log.2", "worker-0.log.1", "worker-0.log", "worker-1.log.1", "worker-1.log"]
+    for place, name in enumerate(names):
+        row = {"time": f"2026-11-28T10:0{place % 3}", "level": "INFO", "message": "x" * 50}
+        texts = (json.dumps(row | {"message": f"{name} {number}"}) for number in range(2000))
+        (folder.logs / name).write_text("".join(f"{text}\n" for text in texts))
+    size = sum((folder.logs / name).stat().st_size for name in names)
+    tracemalloc.start()
+    try:
+        found = logs(folder, {"lines": "3"})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [row["message"] for row in found["rows"]] == [f"worker-0.log {number}" for number in (1997, 1998, 1999)]
+    assert peak < size
+
+
 def test_long_values_of_a_dead_letter_are_cut_for_a_browser(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path).create("words")
     rows = [{"component": "lines", "values": values} for values in (["x" * 1_000_000, {"y": 1}], ["short"], "no values")]
