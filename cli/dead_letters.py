@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +43,17 @@ def show(name: str, number: int, home: Path, as_json: bool) -> None:
     from topo_cli.output import print_json, talk
 
     folder = find_topology(name, home)
-    rows = list(dead_letter_rows(folder))
     if as_json:
-        print_json(rows)
+        print_json(list(dead_letter_rows(folder)))
         return
+    # Hundreds of thousands would be gigabytes.
+    rows = list(deque(dead_letter_rows(folder), number))
     if not rows:
         talk(f"no dead letters in {folder.name}")
         return
-    _print(rows[-number:])
-    if len(rows) > number:
-        talk(f"the latest {number} of {len(rows):,}; all of them: {folder.dead_letters}")
+    _print(rows)
+    if (count := rows[-1]["id"]) > number:
+        talk(f"the latest {number} of {count:,}; all of them: {folder.dead_letters}")
 
 
 @command.command(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
 from topo.operate.dead_letter_rows import dead_letter_rows
-from topo.storage.state_folder import TopologyFolder
+from topo.storage.state_folder import TopologyFolder, json_lines
 
 MOST_AT_ONCE = 100_000
 """Numbers in one message to the master, which accepts 1 MiB."""
@@ -23,17 +23,18 @@ def chosen(folder: TopologyFolder, ids: str | None, where: str | None, component
         UsageError: `ids` cannot be read.
         UserError: `where` is no condition, or reads a field that no stream of the dead letters has.
     """
-    rows = list(dead_letter_rows(folder))
-    last = len(rows)
+    last = 0 if ids is None else sum(1 for _ in json_lines(folder.dead_letters))
     wanted = None if ids is None else _numbers(ids, last)
-    if wanted is not None:
-        rows = [row for row in rows if row["id"] in wanted]
-    if component is not None:
-        rows = [row for row in rows if row["component"] == component]
-    if cause is not None:
-        rows = [row for row in rows if row["errors"] and cause in row["errors"][-1]]
+    # Not all at once: hundreds of thousands would be gigabytes.
+    rows: Iterable[dict[str, Any]] = (
+        row
+        for row in dead_letter_rows(folder)
+        if (wanted is None or row["id"] in wanted)
+        and (component is None or row["component"] == component)
+        and (cause is None or (row["errors"] and cause in row["errors"][-1]))
+    )
     if where is not None:
-        rows = _meeting(folder, rows, where)
+        rows = _meeting(folder, list(rows), where)
     # Numbers without a dead letter go along: the master refuses them.
     unknown = sorted(number for number in wanted or () if not 1 <= number <= last)
     return [row["id"] for row in rows] + unknown

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from topo.storage.state_folder import TopologyFolder
+from tests.cli.drive import call
+from topo.storage.state_folder import StateFolder, TopologyFolder
 from topo.wire import control
 from topo_cli.letter_files import MOST_AT_ONCE, chosen, replayed
 
@@ -33,6 +36,28 @@ def test_no_dead_letters_are_asked_for_all_the_same() -> None:
     # The master may refuse any replay, such as with exactly_once.
     answer = replayed(lambda *_, **__: {"asked": [], "known": {}, "refused": {}}, [], 5.0, dry_run=False)
     assert answer == {"asked": [], "known": {}, "refused": {}}
+
+
+def test_of_many_dead_letters_those_that_are_shown_or_chosen_are_kept(
+    topo_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = StateFolder(topo_home).create("words")
+    row = {"at_ms": 5, "component": "lines", "message": 1, "attempts": 3, "values": ["x" * 5000], "errors": ["KeyError: 'a'"]}
+    folder.dead_letters.write_text(f"{json.dumps(row)}\n" * 4000)
+    assert call(capsys, "dead-letters", "words", "-n", "1").code == 0
+
+    tracemalloc.start()
+    try:
+        shown = call(capsys, "dead-letters", "words", "-n", "2")
+        numbers = chosen(folder, None, None, "lines", "KeyError")
+        some = chosen(folder, "3998-5000", None, "lines", "KeyError")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "the latest 2 of 4,000" in shown.err
+    assert "4000 " in shown.out and "3999 " in shown.out and "3998 " not in shown.out
+    assert (numbers, some) == ([*range(1, 4001)], [3998, 3999, 4000])
+    assert peak < 10_000_000
 
 
 @pytest.mark.parametrize("ids", ["10-3", "1,9-8", "9" * 30])
