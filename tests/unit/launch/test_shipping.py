@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,36 @@ def test_the_store_of_logs_is_bounded_and_takes_no_other_names(tmp_path: Path) -
         "worker-1.log.1": "423456\n",
         "worker-1.log.2": "323456\n",
     }
+
+
+def test_what_was_rotated_more_than_once_between_two_looks_is_sent(tmp_path: Path) -> None:
+    """The driver may be out of reach for a while, and nothing is read meanwhile."""
+    names = ["worker-1.log", "worker-1.log.1", "worker-1.log.2", "worker-1.log.3"]
+    tails, log = LogTails(tmp_path), tmp_path / names[0]
+    sent = b""
+
+    def rotate(text: str) -> None:
+        for newer, older in reversed(list(pairwise(names))):
+            if (tmp_path / newer).exists():
+                (tmp_path / newer).rename(tmp_path / older)
+        log.write_text(text)
+
+    def look() -> bytes:
+        return b"".join(data for _, data in tails.read())
+
+    log.write_text("a\n")
+    sent += look()
+    with log.open("a") as file:
+        file.write("b\n")
+    rotate("c\n")
+    rotate("d\n")
+    for _ in range(4):
+        sent += look()
+    assert sent == b"a\nb\nc\nd\n"
+
+    # Too often: what is left is sent, behind a line that states so.
+    for text in "efghi":
+        rotate(f"{text}\n")
+    warning, *rest = b"".join(look() for _ in range(5)).splitlines()
+    assert "files were left out" in json.loads(warning)["message"]
+    assert rest == [b"f", b"g", b"h", b"i"]

@@ -55,12 +55,24 @@ class _Tail:
             skipped = self._skip(status.st_size)
             if lines := self._lines():
                 return skipped + lines
-            if os.stat(self._path).st_ino != status.st_ino:
+            newer, is_next = self._newer(status.st_ino)
+            if newer is not None:
                 self._file.close()
-                self._file = self._path.open("rb")
-                return skipped + self._lines()
+                self._file = newer.open("rb")
+                return skipped + (b"" if is_next else _left_out(self._path.name, "whole files")) + self._lines()
             return skipped
         return b""
+
+    def _newer(self, inode: int) -> tuple[Path | None, bool]:
+        """Return the file that was begun after one, None for the newest; and False where files between the two are gone."""
+        newer = None
+        for path in (self._path, *(self._path.with_name(f"{self._path.name}.{age}") for age in range(1, KEPT_LOGS + 1))):
+            if not path.exists():
+                break
+            if path.stat().st_ino == inode:
+                return newer, True
+            newer = path
+        return newer, False
 
     def _skip(self, size: int) -> bytes:
         assert self._file is not None
@@ -69,7 +81,7 @@ class _Tail:
             return b""
         self._file.seek(size - _KEPT_BEHIND)
         self._file.readline()
-        return _left_out(self._path.name, self._file.tell() - begin)
+        return _left_out(self._path.name, f"{self._file.tell() - begin:,} bytes")
 
     def _lines(self) -> bytes:
         """Return whole lines; a line longer than one read is cut."""
@@ -81,9 +93,9 @@ class _Tail:
         return data[:end]
 
 
-def _left_out(name: str, count: int) -> bytes:
+def _left_out(name: str, what: str) -> bytes:
     moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime())}.000Z"
-    message = f"{count:,} bytes were left out here: the worker logs faster than its log can be sent"
+    message = f"{what} were left out here: the worker logs faster than its log can be sent"
     if name.endswith(".out"):
         return f"{message}\n".encode()
     row = {"time": moment, "level": "WARNING", "logger": "topo.agent", "worker": int(name[7:-4]), "message": message}
