@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -78,14 +79,11 @@ def _timed(overview: Overview) -> Iterable[SubjectRow]:
     return [row["event_time"] | {"component": row["component"]} for row in overview["components"] if row["event_time"]]
 
 
-def _count(name: str) -> Callable[[SubjectRow], float]:
-    return lambda row: float(row["counters"].get(name, 0))
+def _of_group(group: str, name: str) -> Callable[[SubjectRow], float]:
+    return lambda row: float(row[group].get(name, 0))
 
 
-def _level(name: str) -> Callable[[SubjectRow], float]:
-    return lambda row: float(row["levels"].get(name, 0))
-
-
+_count, _level = partial(_of_group, "counters"), partial(_of_group, "levels")
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 WHOLE = Subject((), lambda overview: [overview])
 SPOUTS, BOLTS, ALL = _components("spout"), _components("bolt"), _components("spout", "bolt")

@@ -232,7 +232,9 @@ class LiveHome:
 
     async def rows(self) -> list[LiveRow]:
         """Return the rows of all topologies that are not removed meanwhile; those without a master are read now and then."""
-        return [row for row in await asyncio.gather(*map(self._row, self.state.names())) if row]
+        for gone in self._topologies.keys() - set(names := self.state.names()):
+            self._topologies.pop(gone).close()
+        return [row for row in await asyncio.gather(*map(self._row, names)) if row]
 
     async def _row(self, name: str) -> LiveRow:
         with suppress(NotFoundError, FileNotFoundError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -100,6 +101,17 @@ def test_a_topology_that_is_removed_meanwhile_leaves_the_list_of_the_others(tmp_
     home = LiveHome(tmp_path)
     home.state = Removing(tmp_path)
     assert [row["topology"] for row in asyncio.run(home.rows())] == ["words"]
+
+
+def test_the_connection_to_a_topology_that_is_removed_is_closed(tmp_path: Path) -> None:
+    folder, home = StateFolder(tmp_path).create("words"), LiveHome(tmp_path)
+    assert len(asyncio.run(home.rows())) == 1
+    client = home.find("words")._client
+    with client._connected(f"ipc://{tmp_path}/client"):
+        assert client._kept is not None
+    shutil.rmtree(folder.path)
+    assert asyncio.run(home.rows()) == []
+    assert client._kept is None
 
 
 def test_lines_that_are_written_late_in_the_same_moment_are_in_the_next_answer(tmp_path: Path) -> None:
