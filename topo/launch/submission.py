@@ -220,9 +220,11 @@ def _forget(folder: TopologyFolder, kept_checkpoints: Sequence[str]) -> None:
 
 def _remove_checkpoints(folder: TopologyFolder, kept: Sequence[str]) -> None:
     """Remove the checkpoints in the topology's own folder, but for those of the runs that a path in `kept` leads to."""
+    # Users may write them through a symbolic link, or as a URL.
+    places = [Path(path.removeprefix("file://")).resolve() for path in kept if path]
     with contextlib.suppress(FileNotFoundError):
         for run in folder.checkpoints.iterdir():
-            if not any(Path(path).is_relative_to(run) for path in kept):
+            if not any(place.is_relative_to(run.resolve()) for place in places):
                 shutil.rmtree(run, ignore_errors=True)
 
 

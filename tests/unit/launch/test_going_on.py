@@ -189,3 +189,16 @@ def test_positions_by_partition_move_to_the_tasks_that_read_the_partitions_now(
         packed, attempts = moved[task]
         assert codec.unpack_value(packed) == {name: tuple(one) for name, one in owned(kept, index, after).items()}
         assert bool(attempts) == ("t-3" in codec.unpack_value(packed))
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_the_checkpoint_that_a_run_begins_from_stays_however_its_path_is_written(tmp_path: Path, form: str) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "home").symlink_to(tmp_path / "disk")
+    folder = StateFolder(tmp_path / "home").create("flow")
+    store(folder, plan(("a", 1), delivery="exactly_once"), {})
+    for run in ("5", "7"):
+        (folder.checkpoints / run / "41").mkdir(parents=True)
+    begun_from = folder.checkpoints.resolve() / "7" / "41"
+    reset_run(folder, start_from=form.format(begun_from))
+    assert [run.name for run in folder.checkpoints.iterdir()] == ["7"]
