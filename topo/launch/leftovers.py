@@ -77,7 +77,8 @@ def _sockets_of(folder: TopologyFolder) -> Path | None:
 
 def _workers_of(folder: TopologyFolder) -> list[Process]:
     """Return the workers of a topology: their command line ends with a start file of it, or the folder if they were spares."""
-    places = tuple(f" {path}" for path in folder.workers.glob("*.json"))
+    # By name alone, which an incarnation makes unique: their master may have had the folder by another path.
+    places = tuple(f"/{path.name}" for path in folder.workers.glob("*.json"))
     if not places:
         return []
     places += (f" {folder.workers}",)
