@@ -45,6 +45,19 @@ def test_when_a_full_file_is_replaced_the_rest_of_it_comes_before_the_new_one(tm
         assert messages(files) == ["b", "c"]
 
 
+def test_a_reader_that_lags_behind_by_several_full_files_misses_none(tmp_path: Path) -> None:
+    path, first, second = (tmp_path / f"worker-0.log{end}" for end in ("", ".1", ".2"))
+    path.write_text("".join(line(number, f"a{number}") for number in range(9)))
+    with LogFiles(tmp_path) as files:
+        found = [row["message"] for row in files.new_rows(most_bytes=100)]
+        path.rename(second)
+        first.write_text(line(10, "b"))
+        path.write_text(line(11, "c") + line(12, "d"))
+        while rows := files.new_rows(most_bytes=100):
+            found += [row["message"] for row in rows]
+    assert found == [*(f"a{number}" for number in range(9)), "b", "c", "d"]
+
+
 def test_a_reader_that_must_not_stay_long_takes_a_part_at_a_time_and_misses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "worker-0.log"
     path.write_text(line(1, "a") + line(2, "b") + line(3, "c"))

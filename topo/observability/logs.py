@@ -33,6 +33,28 @@ KEPT_LOGS = 3
 """Older files `NAME.1` to `NAME.3`; a worker's logs are bounded by four times MAX_LOG_BYTES."""
 
 
+def newer_log(path: Path, descriptor: int) -> tuple[Path | None, bool]:
+    """Return the file that was begun after an open one, and whether none between the two is gone.
+
+    Args:
+        path: of the newest file of the log.
+        descriptor: of the open one.
+
+    Returns:
+        None for the file while that is the newest. Raises OSError.
+    """
+    inode, newer = os.fstat(descriptor).st_ino, None
+    for file in (path, *(path.with_name(f"{path.name}.{age}") for age in range(1, KEPT_LOGS + 1))):
+        try:
+            found = file.stat().st_ino
+        except FileNotFoundError:
+            break
+        if found == inode:
+            return newer, True
+        newer = file
+    return newer, False
+
+
 class TaskLog:
     """The log of one worker.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from topo.observability.logs import newer_log
 
 LogRow = dict[str, Any]
 
@@ -54,20 +55,22 @@ class LogFiles(AbstractContextManager["LogFiles"]):
 
 
 class _GrowingFile:
-    """A file of JSON lines. When another file takes its name, the rest of the old one is read first."""
+    """A file of JSON lines. When others have taken its name, the rest of it and those between are read first, without a limit."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: BinaryIO | None = None
         self._rest = b""
-        self._is_at_end = False
 
     def read_rows(self, most_bytes: int) -> Iterator[LogRow]:
-        if self._file is None and not self._reopen():
-            return
+        newer: Path | None = self._path if self._file is None else newer_log(self._path, self._file.fileno())[0]
+        while newer is not None:
+            # A reader that stays behind by a full file would lose it: it is removed when more are full.
+            yield from self._lines(-1)
+            if (file := self._open(newer)) is None:
+                return
+            newer = newer_log(self._path, file.fileno())[0]
         yield from self._lines(most_bytes)
-        if self._is_at_end and self._was_replaced() and self._reopen():
-            yield from self._lines(most_bytes)
 
     def close(self) -> None:
         if self._file is not None:
@@ -75,9 +78,7 @@ class _GrowingFile:
             self._file = None
 
     def _lines(self, most_bytes: int) -> Iterator[LogRow]:
-        assert self._file is not None
-        data = self._file.read(most_bytes)
-        self._is_at_end = len(data) != most_bytes
+        data = b"" if self._file is None else self._file.read(most_bytes)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             try:
@@ -87,21 +88,12 @@ class _GrowingFile:
             if isinstance(row, dict) and "time" in row and "message" in row:
                 yield row
 
-    def _was_replaced(self) -> bool:
-        assert self._file is not None
-        try:
-            return os.stat(self._path).st_ino != os.fstat(self._file.fileno()).st_ino
-        except FileNotFoundError:
-            return False
-
-    def _reopen(self) -> bool:
+    def _open(self, path: Path) -> BinaryIO | None:
         self.close()
         self._rest = b""
-        try:
-            self._file = self._path.open("rb")
-        except FileNotFoundError:
-            return False
-        return True
+        with suppress(FileNotFoundError):
+            self._file = path.open("rb")
+        return self._file
 
 
 def moment(seconds_ago: float) -> str:

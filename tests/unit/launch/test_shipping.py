@@ -138,7 +138,7 @@ def test_what_was_rotated_more_than_once_between_two_looks_is_sent(tmp_path: Pat
         sent += look()
     assert sent == b"a\nb\nc\nd\n"
 
-    # Too often: what is left is sent, behind a line that states so.
+    # Too often: the files that are left are sent, behind a line that states so.
     for text in "efghi":
         rotate(f"{text}\n")
     warning, *rest = b"".join(look() for _ in range(5)).splitlines()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from topo.observability.logs import KEPT_LOGS, MAX_LOG_BYTES
+from topo.observability.logs import KEPT_LOGS, MAX_LOG_BYTES, newer_log
 
 _NAME = re.compile(r"worker-\d+\.(log|out)")
 _AT_ONCE = 256 * 1024
@@ -51,28 +51,16 @@ class _Tail:
         with contextlib.suppress(OSError):
             if self._file is None:
                 self._file = self._path.open("rb")
-            status = os.fstat(self._file.fileno())
-            skipped = self._skip(status.st_size)
+            skipped = self._skip(os.fstat(self._file.fileno()).st_size)
             if lines := self._lines():
                 return skipped + lines
-            newer, is_next = self._newer(status.st_ino)
+            newer, is_next = newer_log(self._path, self._file.fileno())
             if newer is not None:
                 self._file.close()
                 self._file = newer.open("rb")
                 return skipped + (b"" if is_next else _left_out(self._path.name, "whole files")) + self._lines()
             return skipped
         return b""
-
-    def _newer(self, inode: int) -> tuple[Path | None, bool]:
-        """Return the file that was begun after one, None for the newest; and False where files between the two are gone."""
-        newer = None
-        for path in (self._path, *(self._path.with_name(f"{self._path.name}.{age}") for age in range(1, KEPT_LOGS + 1))):
-            if not path.exists():
-                break
-            if path.stat().st_ino == inode:
-                return newer, True
-            newer = path
-        return newer, False
 
     def _skip(self, size: int) -> bytes:
         assert self._file is not None
