@@ -55,7 +55,7 @@ def command(
         return component in (None, row.get("component")) and is_at_least(row, level.upper()) and row["time"] >= earliest
 
     show = _printer(as_json)
-    with LogFiles(folder.logs, rotated=True) as files:
+    with LogFiles(folder.logs, rotated=True, since=earliest) as files:
         rows = files.new_rows(is_wanted=is_wanted, most=lines)
         for row in rows if lines is None else rows[len(rows) - min(lines, len(rows)) :]:
             show(row)

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 from topo.operate.log_files import LogFiles, is_at_least
+from topo.storage.state_folder import StateFolder
+from topo.ui.reading import logs
 
 
 def line(second: int, message: str) -> str:
@@ -92,3 +94,30 @@ def test_levels_are_ordered_by_gravity() -> None:
     assert is_at_least({"level": "ERROR"}, "WARNING")
     assert not is_at_least({"level": "INFO"}, "WARNING")
     assert is_at_least({"level": "AUDIT"}, "WARNING")
+
+
+def test_rows_since_a_moment_are_found_in_long_files_without_reading_them(tmp_path: Path) -> None:
+    def moment(number: int) -> str:
+        return f"2026-11-20T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.000Z"
+
+    rows = [json.dumps({"time": moment(n), "level": "INFO", "message": f"{n} {'x' * 500}"}) for n in range(4000)]
+    (tmp_path / "worker-0.log.1").write_text("\n".join(rows[:1900]) + "\ntorn\n")
+    (tmp_path / "worker-0.log").write_text("\n".join(rows[1900:]) + "\n")
+    for since in (0, 1, 77, 1899, 1900, 1901, 2777, 3999, 5000):
+        with LogFiles(tmp_path, rotated=True, since=moment(since)) as files:
+            found = [int(row["message"].split()[0]) for row in files.new_rows()]
+        assert found[-max(0, 4000 - since) :] == [*range(since, 4000)] or since >= 4000
+        # Of each file some rows before, at most.
+        assert len(found) <= max(0, 4000 - since) + 2 * 250
+
+
+def test_a_page_that_follows_sees_rows_of_a_file_that_was_rotated_meanwhile(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    log = folder.logs / "worker-0.log"
+    log.write_text(line(1, "a"))
+    after = logs(folder, {})["next"]
+    with log.open("a") as file:
+        file.write(line(2, "b"))
+    log.rename(folder.logs / "worker-0.log.1")
+    log.write_text(line(3, "c"))
+    assert [row["message"] for row in logs(folder, {"after": after})["rows"]] == ["a", "b", "c"]

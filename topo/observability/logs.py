@@ -23,12 +23,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from topo.ids import TaskId
 from topo.observability.captured import CapturedStream
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
+_NEAR_BYTES = 64 * 1024
 KEPT_LOGS = 3
 """Older files `NAME.1` to `NAME.3`; a worker's logs are bounded by four times MAX_LOG_BYTES."""
 
@@ -53,6 +54,23 @@ def newer_log(path: Path, descriptor: int) -> tuple[Path | None, bool]:
             return newer, True
         newer = file
     return newer, False
+
+
+def go_to(file: BinaryIO, moment: str) -> None:
+    """Go to a row of a log near the first of a moment, and not behind it: by halves, since rows are in the order of time."""
+    low, high = 0, file.seek(0, os.SEEK_END)
+    while high - low > _NEAR_BYTES:
+        file.seek(middle := (low + high) // 2)
+        file.readline()
+        try:
+            # Those of the master's own log have no time of this form, and are not looked for.
+            is_before = str(json.loads(file.readline()).get("time", "")) < moment
+        except (ValueError, AttributeError):  # torn by a crash
+            is_before = False
+        low, high = (middle, high) if is_before else (low, middle)
+    file.seek(low)
+    if low:
+        file.readline()
 
 
 class TaskLog:

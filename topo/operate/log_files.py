@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from topo.observability.logs import newer_log
+from topo.observability.logs import go_to, newer_log
 
 LogRow = dict[str, Any]
 
@@ -24,10 +24,11 @@ class LogFiles(AbstractContextManager["LogFiles"]):
     Args:
         folder: where they are.
         rotated: begin with the older files that full ones were renamed to.
+        since: most rows before this moment may be left out.
     """
 
-    def __init__(self, folder: Path, *, rotated: bool = False) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, rotated: bool = False, since: str = "") -> None:
+        self._folder, self._since = folder, since
         self._open: dict[Path, _GrowingFile] = {}
         self._rotated = sorted(folder.glob("*.log.[0-9]"), reverse=True) if rotated else []
 
@@ -37,9 +38,9 @@ class LogFiles(AbstractContextManager["LogFiles"]):
         Args:
             most_bytes: of each file; the rest is left for the next call. By default there is no limit.
         """
-        growing = [self._open.setdefault(path, _GrowingFile(path)) for path in self._folder.glob("*.log")]
+        growing = [self._open.setdefault(path, _GrowingFile(path, self._since)) for path in self._folder.glob("*.log")]
         rows: list[LogRow] = []
-        for file in (*map(_GrowingFile, self._rotated), *growing):
+        for file in (*(_GrowingFile(path, self._since) for path in self._rotated), *growing):
             # All rows of all workers would be gigabytes.
             rows += deque(filter(is_wanted, file.read_rows(most_bytes)), most)
         self._rotated = []
@@ -57,8 +58,8 @@ class LogFiles(AbstractContextManager["LogFiles"]):
 class _GrowingFile:
     """A file of JSON lines. When others have taken its name, the rest of it and those between are read first, without a limit."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, since: str) -> None:
+        self._path, self._since = path, since
         self._file: BinaryIO | None = None
         self._rest = b""
 
@@ -93,6 +94,7 @@ class _GrowingFile:
         self._rest = b""
         with suppress(FileNotFoundError):
             self._file = path.open("rb")
+            go_to(self._file, self._since)
         return self._file
 
 

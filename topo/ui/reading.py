@@ -62,7 +62,7 @@ def logs(folder: TopologyFolder, query: UrlQuery) -> Any:
         is_there = is_at_least(row, level) and component in ("", row.get("component")) and text in str(row["message"]).lower()
         return is_there and str(row["time"]) >= max(earliest, after)
 
-    with LogFiles(folder.logs, rotated=not after) as files:
+    with LogFiles(folder.logs, rotated=True, since=max(earliest, after)) as files:
         rows = files.new_rows(is_wanted=is_wanted, most=lines)[-lines:]
     # Workers write beside each other: a line of this moment may come after a later one was read.
     return {"rows": rows, "next": min(str(rows[-1]["time"]), moment(1.0)) if rows else after}
