@@ -101,6 +101,11 @@ class Client:
     def _check_master(self) -> None:
         name = self.folder.name
         if not self.folder.is_running():
+            if not self.folder.summary.exists():
+                raise Unreachable(
+                    f"the master of {name!r} does not run and left no summary; workers that it left end after `master_timeout`; "
+                    f"`topo resume {name}` continues it"
+                )
             raise Unreachable(
                 f"topology {name!r} is not running; `topo status {name}` shows how it ended, `topo resume {name}` continues it"
             )

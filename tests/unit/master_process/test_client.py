@@ -20,9 +20,16 @@ def test_a_client_drops_its_connection_to_a_topology_that_has_ended(tmp_path: Pa
     client = LastingClient.of(folder)
     with client._connected(f"ipc://{tmp_path}/client"):
         assert client._kept is not None
-    with pytest.raises(Unreachable, match="is not running"):
+    folder.summary.write_bytes(b"{}")
+    with pytest.raises(Unreachable, match="is not running; `topo status words` shows how it ended"):
         client.request("ping")
     assert client._kept is None
+
+
+def test_a_topology_whose_master_was_lost_is_not_said_to_have_ended(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    with pytest.raises(Unreachable, match="left no summary; workers that it left end after `master_timeout`.*`topo resume words`"):
+        Client.of(folder).request("kill")
 
 
 def test_a_master_that_has_no_address_yet_is_named_with_the_command_that_ends_it(tmp_path: Path) -> None:
