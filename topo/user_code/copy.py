@@ -236,7 +236,8 @@ def find_file(reference: TopologyReference) -> Path:
             return path
         _refuse_folder(path, reference.target)
         siblings = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise NotFoundError(f"there is no file {reference.target}.", near_misses(path.name, siblings))
+        near = [os.path.join(os.path.dirname(reference.target), name) for name in near_misses(path.name, siblings)]
+        raise NotFoundError(f"there is no file {reference.target}.", tuple(near))
     _refuse_folder(Path(reference.target), reference.target, but="__init__.py")
     search = [os.getcwd(), *sys.path]
     names = reference.target.split(".")

@@ -7,6 +7,8 @@ from pathlib import Path
 import msgpack._cmsgpack
 import pytest
 
+from topo.errors import NotFoundError
+from topo.user_code.copy import find_file, parse_reference
 from topo.user_code.files import code_of, is_installed
 
 
@@ -25,3 +27,12 @@ def test_an_environment_below_the_code_is_not_copied_with_it(tmp_path: Path, mon
     compiled.touch()
     monkeypatch.setattr("sysconfig.get_path", lambda kind: str(site))
     assert code_of(flow, [compiled]) == [tmp_path / "flows" / "__init__.py", flow]
+
+
+@pytest.mark.parametrize("given", ["flows/count", "flows/cuont.py"])
+def test_a_file_that_may_be_meant_is_named_with_its_folder(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "count.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotFoundError, match=r"Did you mean 'flows/count\.py'"):
+        find_file(parse_reference(given))
