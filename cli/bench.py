@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topo_cli.options import Assignment, TimeSpan, examples, json_option, parameter_option
+from topo_cli.options import Setting, TimeSpan, examples, json_option, parameter_option
 
 if TYPE_CHECKING:
     from topo.launch.running import RunningTopology
@@ -61,7 +61,7 @@ _SETTINGS = {"ackers": "ackers", "workers": "workers", "batch": "batch_size", "m
     help="The mode, for word-count and windowed-sum.",
 )
 @click.option("--transport", type=click.Choice(["ipc", "tcp"]), help="The transport between workers.")
-@click.option("-s", "--setting", "settings", type=Assignment(), multiple=True, help="Any other setting.")
+@click.option("-s", "--setting", "settings", type=Setting(), multiple=True, help="Any other setting.")
 @parameter_option
 @json_option
 def command(

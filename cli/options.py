@@ -50,6 +50,13 @@ class Assignment(click.ParamType[tuple[str, str]]):
         return name, text
 
 
+class Setting(Assignment):
+    """NAME=VALUE, or user.NAME=VALUE, as a pair."""
+
+    def is_name(self, text: str) -> bool:
+        return text.isidentifier() or len(text.removeprefix("user.")) not in (0, len(text))
+
+
 class SparkSetting(Assignment):
     """spark.some.name=VALUE, as a pair."""
 
@@ -112,7 +119,7 @@ def topology_options(function: F) -> F:
             topology_argument,
             parameter_option,
             click.option(
-                "-s", "--setting", "settings", type=Assignment(), multiple=True, help="A setting: -s message_timeout=5s."
+                "-s", "--setting", "settings", type=Setting(), multiple=True, help="A setting: -s message_timeout=5s."
             ),
             click.option("--workers", type=click.IntRange(min=1), help="Number of processes that the tasks are packed into."),
             click.option("-e", "--parallelism", type=Parallelism(), multiple=True, help="The number of tasks of a component."),

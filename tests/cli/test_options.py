@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import click
+import pytest
+
+from topo_cli.bench import command as bench
 from topo_cli.options import collect_settings
+from topo_cli.run import command as run
 
 
 def test_settings_come_from_the_environment_and_the_command_line_wins() -> None:
@@ -15,3 +20,12 @@ def test_workers_has_an_option_of_its_own() -> None:
 
 def test_a_setting_that_does_not_exist_is_left_for_the_plan_to_refuse() -> None:
     assert collect_settings((("wrokers", "4"),), None, {}) == {"wrokers": "4"}
+
+
+@pytest.mark.parametrize("command", [run, bench])
+def test_a_setting_of_the_users_own_is_taken(command: click.Command) -> None:
+    with command.make_context("run", ["words.py", "-s", "user.model-path=/v3", "-s", "ackers=2"]) as context:
+        assert context.params["settings"] == (("user.model-path", "/v3"), ("ackers", "2"))
+    for wrong in ("user.=3", "other.model=3", "ackers"):
+        with pytest.raises(click.BadParameter, match="not of the form name=value"):
+            command.make_context("run", ["words.py", "-s", wrong])
