@@ -26,6 +26,8 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
     At once, or with -w or --savepoint after its spouts have stopped and messages in flight are done. Nothing is lost either way:
     `topo resume NAME` continues after the last message that was done, or at the last checkpoint.
     """
+    from shlex import quote
+
     from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, wait_until_ended
     from topo.master_process.client import Client
     from topo_cli.output import talk
@@ -39,7 +41,7 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
     if savepoint:
         written = end_with_savepoint(client.folder, place, SAVEPOINT_S if wait_s is None else wait_s)
         click.echo(written)
-        talk(f"{name}: ended with a savepoint; `topo resume {name}` or `topo submit TOPOLOGY --from {written}` continues")
+        talk(f"{name}: ended with a savepoint; `topo resume {name}` or `topo submit TOPOLOGY --from {quote(written)}` continues")
         return
     if wait_s is None:
         client.request("kill", DEADLINE_S)

@@ -20,10 +20,12 @@ def command(name: str, place: str, deadline: float, home: Path) -> None:
     A savepoint is a checkpoint that is kept until you remove it. `topo run` and `topo submit` restore it with --from, with
     another parallelism if you like.
     """
+    from shlex import quote
+
     from topo.launch.savepoints import take_savepoint
     from topo.storage.state_folder import StateFolder
     from topo_cli.output import talk
 
     written = take_savepoint(StateFolder(home).find(name), place, deadline)
     click.echo(written)
-    talk(f"next: topo state show {written}, topo submit TOPOLOGY --from {written}")
+    talk(f"next: topo state show {quote(written)}, topo submit TOPOLOGY --from {quote(written)}")

@@ -40,10 +40,10 @@ def test_a_topology_that_was_ended_with_a_savepoint_goes_on_from_it_exactly_ther
     assert first.code == 0, first.err
     kept = Path(first.out.strip())
     assert kept.parent == StateFolder(topo_home).find("flow").savepoints
-    ended = piped("kill", "flow", "--savepoint", "--to", tmp_path / "save", "--yes")
+    ended = piped("kill", "flow", "--savepoint", "--to", tmp_path / "a save", "--yes")
     assert ended.code == 0, ended.err
     place = ended.out.strip()
-    assert place == str(tmp_path / "save")
+    assert place == str(tmp_path / "a save") and f"`topo submit TOPOLOGY --from '{place}'`" in ended.err
     assert position(place) >= position(str(kept))
     result = piped("run", running, *EXACTLY, "--from", place, "--json", "-q")
     summary = json.loads(result.out)

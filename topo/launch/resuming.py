@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -48,7 +49,7 @@ def text_of_beginning(folder: TopologyFolder, checkpoints: str) -> str:
             manifest = None
         if manifest is not None:
             what = f"checkpoint {manifest.checkpoint} of {moment(manifest.created_ms)}"
-            return f"starts from the beginning; `--from {checkpoints}` continues from the last run's {what} instead"
+            return f"starts from the beginning; `--from {quote(checkpoints)}` continues from the last run's {what} instead"
     elif not is_known:
         return "starts from the beginning: topology.json of the last run is damaged, so it cannot be continued"
     elif any(position for position, _ in _positions(folder).values()):

@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -106,7 +107,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(error, FileNotFoundError) and not kept:
                 raise NotFoundError(f"topology {folder.name!r} was never submitted") from error
             way_out = (
-                f"`topo submit` with `--from {kept}` continues from the last run's checkpoints, and "
+                f"`topo submit` with `--from {quote(kept)}` continues from the last run's checkpoints, and "
                 if kept
                 else "`topo submit` replaces it: "
             )
