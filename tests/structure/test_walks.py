@@ -1,4 +1,4 @@
-"""The walks of `docs/architecture.md` name files and functions that exist."""
+"""The walks of `docs/architecture.md` name files and functions that exist; its lists of layers and of control messages are whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WALKS = (ROOT / "docs" / "architecture.md").read_text().partition("\n## The five walks\n")[2].partition("\n## ")[0]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def section(name: str) -> str:
+    return PAGE.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+
+
+WALKS = section("The five walks")
 ROWS = re.findall(r"\| `([\w/]+\.py)` \| `([\w.]+)` \|", WALKS)
 
 
@@ -30,3 +37,16 @@ def test_each_function_of_a_walk_exists(path: str, name: str) -> None:
     for kind in [node for node in tree.body if isinstance(node, ast.ClassDef)]:
         names |= {f"{kind.name}.{part.name}" for part in kind.body if isinstance(part, ast.FunctionDef)}
     assert name in names
+
+
+def test_the_layers_name_each_folder_and_module_of_topo() -> None:
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"^    (.*)$", section("Layers"), re.MULTILINE))))
+    parts = {path.stem for path in (ROOT / "topo").iterdir() if path.suffix in ("", ".py") and not path.name.startswith("_")}
+    assert parts - named == set()
+
+
+def test_the_list_of_control_messages_is_whole() -> None:
+    sources = "".join((ROOT / "topo/wire/control" / f"{side}.py").read_text() for side in ("worker", "master"))
+    messages = re.findall(r"^class (\w+)\(ControlMessage", sources, re.MULTILINE)
+    assert len(messages) > 20
+    assert set(messages) - set(re.findall(r"`(\w+)`", section("Control messages"))) == set()
