@@ -118,9 +118,7 @@ def topology_options(function: F) -> F:
         (
             topology_argument,
             parameter_option,
-            click.option(
-                "-s", "--setting", "settings", type=Setting(), multiple=True, help="A setting: -s message_timeout=5s."
-            ),
+            click.option("-s", "--setting", "settings", type=Setting(), multiple=True, help="A setting: -s message_timeout=5s."),
             click.option("--workers", type=click.IntRange(min=1), help="Number of processes that the tasks are packed into."),
             click.option("-e", "--parallelism", type=Parallelism(), multiple=True, help="The number of tasks of a component."),
             click.option("--name", help="Run it under this name."),

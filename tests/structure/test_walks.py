@@ -1,4 +1,4 @@
-"""The walks of `docs/architecture.md` name files and functions that exist; its lists of layers and of control messages are whole."""
+"""The walks of `docs/architecture.md` name files and functions that exist; its layers and control messages are complete."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_layers_name_each_folder_and_module_of_topo() -> None:
     assert parts - named == set()
 
 
-def test_the_list_of_control_messages_is_whole() -> None:
+def test_the_list_of_control_messages_is_complete() -> None:
     sources = "".join((ROOT / "topo/wire/control" / f"{side}.py").read_text() for side in ("worker", "master"))
     messages = re.findall(r"^class (\w+)\(ControlMessage", sources, re.MULTILINE)
     assert len(messages) > 20

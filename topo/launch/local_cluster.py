@@ -38,7 +38,7 @@ class LocalCluster:
 
     def submit(
         self,
-        topology: str | Topology | TopologySource,
+        topology: str | Path | Topology | TopologySource,
         name: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,

@@ -31,7 +31,7 @@ class RunRequest(Struct, frozen=True):
         foreground: the topology ends with the process that starts it.
     """
 
-    topology: str | Topology | TopologySource
+    topology: str | Path | Topology | TopologySource
     name: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)

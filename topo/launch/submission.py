@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from topo.api.topology import Topology, TopologySource
 from topo.config import current_names
-from topo.errors import NotFoundError, TopoEnvironmentError, TopologyError
+from topo.errors import NotFoundError, TopoEnvironmentError, TopologyError, UserError
 from topo.launch.cores import usable_cores
 from topo.launch.leftovers import end_leftovers, sweep_sockets
 from topo.launch.request import RunRequest
@@ -44,6 +44,15 @@ def open_home(home: Path | None) -> StateFolder:
     return StateFolder(home if home is not None else home_folder(os.environ))
 
 
+def _text_of(reference: object) -> str:
+    """Return a reference to a topology, which may be a path, as text."""
+    if not isinstance(reference, str | os.PathLike):
+        raise UserError(
+            f"a {type(reference).__name__} is no topology: give a Topology, as build() returns, path/to/file.py or package.module"
+        )
+    return os.fspath(reference)
+
+
 def new_job(request: RunRequest) -> Job:
     """Check a topology, copy its code, and store the submission.
 
@@ -55,6 +64,8 @@ def new_job(request: RunRequest) -> Job:
     held: Iterable[tuple[str, object]] = ()
     if isinstance(topology, TopologySource):
         held, topology = topology.held_values(), topology.build()
+    if not isinstance(topology, Topology):
+        topology = _text_of(topology)
     py_files = [*request.py_files, *(cluster.py_files if cluster is not None else ())]
     for name_of_file in py_files:
         check_importable(Path(name_of_file))

@@ -15,6 +15,7 @@ from topo.errors import UserError
 from topo.plan.physical import PlannedTask
 from topo.testing.recording import Watch, WatchedBasicBolt, WatchedBolt, WatchedStatefulBolt, WatchedTwoPhaseSink
 from topo.testing.recording_spouts import SpoutWatch, WatchedPartitionedSpout, WatchedRetryingSpout, WatchedSpout
+from topo.user_code.load import checked
 
 TopologyLike = Topology | TopologySource | Callable[[], Topology | TopologySource]
 """A topology, what makes one, or the function that gives either."""
@@ -22,8 +23,11 @@ TopologyLike = Topology | TopologySource | Callable[[], Topology | TopologySourc
 
 def built(given: TopologyLike) -> Topology:
     """Return the topology; of a function that of this call."""
-    value = given if isinstance(given, Topology | TopologySource) else given()
-    return value.build() if isinstance(value, TopologySource) else value
+    value = given() if callable(given) else given
+    return checked(
+        value.build() if isinstance(value, TopologySource) else value,
+        "the function gave" if callable(given) else "the test was given",
+    )
 
 
 class Instances:

@@ -87,7 +87,7 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
     given = dict(parameters or {})
     if parsed.target.endswith(PICKLE):
         data = _read_private(Path(parsed.target))
-        return LoadedTopology(_checked(_unpickle(data, parsed.target), reference), sha256(data).hexdigest())
+        return LoadedTopology(checked(_unpickle(data, parsed.target), f"{reference} gave"), sha256(data).hexdigest())
     file = find_file(parsed)
     known = set(sys.modules)
     with _blaming_user(file, "importing"), _no_arguments(file):
@@ -107,7 +107,7 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
     if isinstance(value, TopologySource):
         with _blaming_user(file, "building the topology of"):
             value = value.build()
-    return LoadedTopology(_checked(value, reference), hash_of_code(file), _imported_since(known))
+    return LoadedTopology(checked(value, f"{reference} gave"), hash_of_code(file), _imported_since(known))
 
 
 @contextmanager
@@ -286,11 +286,19 @@ def _attribute(module: ModuleType, reference: TopologyReference, file: Path) -> 
         raise NotFoundError(f"{file.name} has no {reference.attribute!r}.", near) from None
 
 
-def _checked(value: object, reference: str) -> Topology:
+def checked(value: object, gave: str) -> Topology:
+    """Return a value that has to be a topology.
+
+    Args:
+        gave: the beginning of the error: where the value is from.
+
+    Raises:
+        UserError: it is none; names the fix.
+    """
     if isinstance(value, Topology):
         return value
     hint = "call its build()" if isinstance(value, TopologyBuilder) else "make it a Topology, or a function that returns one"
-    raise UserError(f"{reference} gave a {type(value).__name__}, not a Topology: {hint}")
+    raise UserError(f"{gave} a {type(value).__name__}, not a Topology: {hint}")
 
 
 def _read_private(path: Path) -> bytes:

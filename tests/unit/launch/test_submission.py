@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from topo import TopologyBuilder
 from topo.errors import UserError
 from topo.launch.cores import usable_cores
 from topo.launch.request import RunRequest
@@ -83,3 +84,12 @@ def test_a_damaged_summary_of_the_last_run_keeps_nothing_from_being_submitted(tm
     request = RunRequest(topology=str(file), home=home)
     new_job(request).folder.summary.write_text(summary)
     assert new_job(request).submitted.name == "flow"
+
+
+def test_a_path_names_a_topology_and_what_names_none_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "flow.py"
+    file.write_text(TOPOLOGY.format(home="/nowhere", is_removed=False, then="pass"))
+    assert new_job(RunRequest(file, home=tmp_path / "home")).submitted.name == "flow"
+    for given in (TopologyBuilder("flow"), lambda: None):
+        with pytest.raises(UserError, match=rf"a {type(given).__name__} is no topology: give a Topology, as build\(\) returns"):
+            new_job(RunRequest(given, home=tmp_path / "home"))  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from topo import (
     TopologyBuilder,
     Tuple,
 )
+from topo.errors import UserError
 from topo.master.outcome import OutcomeKind
 from topo.testing import END, TopologyTest
 
@@ -291,3 +292,12 @@ def test_several_tasks_of_a_source_share_its_script() -> None:
 
     test.assert_all_acked()
     assert test.bolt("count").counts == dict.fromkeys("abcdefg", 1)
+
+
+def test_a_builder_in_place_of_its_topology_is_refused_with_the_call_that_is_missing() -> None:
+    builder = TopologyBuilder("counts")
+    for given in (builder, lambda: builder):
+        with pytest.raises(UserError, match=r"a TopologyBuilder, not a Topology: call its build\(\)"):
+            TopologyTest(given)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="a NoneType, not a Topology: make it a Topology, or a function that returns one"):
+        TopologyTest(None)  # type: ignore[arg-type]
