@@ -19,6 +19,8 @@ _SUFFIX = ".template"
 @click.option("--streams", "is_streams", is_flag=True, help="Write a program of typed streams in place of spouts and bolts.")
 def command(folder: Path, *, is_streams: bool) -> None:
     """Write a topology that counts words, and a passing test of it, to DIR. Existing files are not overwritten."""
+    from shlex import quote
+
     from topo_cli.output import talk
 
     project = _TEMPLATES / ("streams" if is_streams else "project")
@@ -33,4 +35,4 @@ def command(folder: Path, *, is_streams: bool) -> None:
             click.echo(folder / name)
     except OSError as error:
         raise Failed(f"cannot write to {folder}: {error.strerror}") from error
-    talk(f"next: cd {folder} && topo run wordcount.py, and python -m pytest (pip install pytest)")
+    talk(f"next: cd {quote(str(folder))} && topo run wordcount.py, and python -m pytest (pip install pytest)")

@@ -183,17 +183,17 @@ def test_relative_paths_mean_the_same_in_the_background(tmp_path: Path, backgrou
 
 @pytest.mark.parametrize(("options", "counted"), [((), "     3 river"), (("--streams",), "     4 a")])
 def test_a_project_that_init_writes_runs_and_its_test_passes(tmp_path: Path, options: tuple[str, ...], counted: str) -> None:
-    made = piped("init", *options, tmp_path / "first")
-    assert made.code == 0
-    assert sorted(path.name for path in (tmp_path / "first").iterdir()) == ["test_wordcount.py", "wordcount.py"]
+    made = piped("init", *options, tmp_path / "my first")
+    assert made.code == 0 and f"next: cd '{tmp_path / 'my first'}' && " in made.err
+    assert sorted(path.name for path in (tmp_path / "my first").iterdir()) == ["test_wordcount.py", "wordcount.py"]
 
-    ran = piped("run", "wordcount.py", "-q", cwd=tmp_path / "first")
+    ran = piped("run", "wordcount.py", "-q", cwd=tmp_path / "my first")
     assert ran.code == 0
     assert counted in ran.out.splitlines()
 
     tested = subprocess.run(
         [TOPO[0], "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-        cwd=tmp_path / "first",
+        cwd=tmp_path / "my first",
         capture_output=True,
         text=True,
         check=False,
@@ -201,6 +201,6 @@ def test_a_project_that_init_writes_runs_and_its_test_passes(tmp_path: Path, opt
     )
     assert tested.returncode == 0, tested.stdout
 
-    again = piped("init", tmp_path / "first")
+    again = piped("init", tmp_path / "my first")
     assert again.code == 2
     assert "has test_wordcount.py and wordcount.py already" in again.err
