@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -46,8 +47,8 @@ class IterableSpout(RetryingSpout):
         """
         if (problem := items_problem(items)) is not None:
             raise UserError(f"IterableSpout was given {problem}")
-        self.outputs = tuple(fields)
-        self._is_single = len(self.outputs) == 1
+        self.outputs = self._fields = tuple(fields)
+        self._is_single = len(self._fields) == 1
         self._items = items
         self._failure: BaseException | None = None
 
@@ -66,7 +67,7 @@ class IterableSpout(RetryingSpout):
     def next_tuple(self) -> None:
         """Emit the next item."""
         if self._failure is not None:
-            # A generator that has raised is over, which must not be taken for the end of the input.
+            # A generator that has raised is over, and an item that was refused is gone: neither may be passed over.
             raise self._failure
         try:
             item = next(self._remaining)
@@ -79,8 +80,22 @@ class IterableSpout(RetryingSpout):
         except BaseException as error:
             self._failure = error
             raise
-        self._collector.emit((item,) if self._is_single else tuple(item), self._next)
+        try:
+            self._collector.emit((item,) if self._is_single else self._values(item), self._next)
+        except BaseException as error:
+            self._failure = error
+            raise
         self._next += self._stride
+
+    def _values(self, item: Any) -> tuple[Any, ...]:
+        """Return the values of an item, one for each field. The keys of a mapping are none."""
+        if not isinstance(item, Mapping):
+            with suppress(TypeError):
+                return tuple(item)
+        raise UserError(
+            f"item {self._next} is {item!r:.60} ({type(item).__name__}), and the spout has the fields {', '.join(self._fields)}: "
+            f"give a sequence of {len(self._fields)} values"
+        )
 
     def _skip(self) -> bool:
         """Skip items before the position, for as long as the worker can wait; return whether it is reached."""

@@ -77,6 +77,28 @@ def test_a_source_that_raises_has_not_ended() -> None:
     assert not collector.ended
 
 
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        (7, r"item 1 is 7 \(int\), and the spout has the fields a, b: give a sequence of 2 values"),
+        (
+            {"a": 3, "b": 4},
+            r"item 1 is \{'a': 3, 'b': 4\} \(dict\), and the spout has the fields a, b: give a sequence",
+        ),
+        ((3, 4, 5), "3 values on stream 'default', which has 2 fields"),
+    ],
+)
+def test_an_item_that_cannot_be_emitted_is_not_passed_over(item: Any, problem: str) -> None:
+    """It was: the run ended with "every message was processed", and later items had the positions of those before them."""
+    spout = IterableSpout([(1, 2), item, (5, 6)], fields=("a", "b"))
+    collector = opened(spout)
+    spout.next_tuple()
+    for _ in range(3):
+        with pytest.raises(UserError, match=problem):
+            spout.next_tuple()
+    assert not collector.ended
+
+
 def test_skipping_to_the_position_is_cut_and_reported_as_progress() -> None:
     seconds = iter(range(1_000_000))
     reports: list[str] = []
