@@ -36,6 +36,12 @@ KEY = "key"
 """Name of the field that holds the key."""
 _MERGED = "streams of several types are merged: make one type of them before, as by map(..., of=...)"
 
+
+def _made(source: str, space: dict[str, Any]) -> Callable[[Any], Any]:
+    """Return a generated function. Its module makes it engine code: no error is reported with a line of it."""
+    return eval(source, space | {"__name__": "topo.streams.generated"})  # type: ignore[no-any-return]
+
+
 _to_plain = partial(msgspec.to_builtins, builtin_types=_AS_THEY_ARE)
 
 
@@ -115,7 +121,7 @@ class Layout:
             body = f"{body} if type(record) is cls else check(record)"
         if self.record is None:
             body = f"check({body})"
-        return eval(f"lambda record: {body}", space)  # type: ignore[no-any-return]
+        return _made(f"lambda record: {body}", space)
 
     def unpacker(self, start: int | None = None) -> Callable[[Any], Any]:
         """Return the function that makes a record of what `packer` gives; with `start`, of a row whose record begins there."""
@@ -123,7 +129,7 @@ class Layout:
         values = [f"row[{(start or 0) + place}]" for place in range(len(self.fields))]
         if start is None and not self.attributes:
             values = ["row"]
-        return eval(f"lambda row: {self.unpacked(values, space, 'record')}", space)  # type: ignore[no-any-return]
+        return _made(f"lambda row: {self.unpacked(values, space, 'record')}", space)
 
     def keeper(self, place: str, *, merged: bool = False) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """Return the functions that make a value for state of a record, and a record of the value, which has the fields' names.
@@ -177,7 +183,7 @@ class Layout:
         part = Layout(self.record, names, names, kinds, by_name=True)
         space: dict[str, Any] = {}
         values = [f"row[{stored.index(name)}]" for name in names]
-        return eval(f"lambda row: {part.unpacked(values, space, 'record')}", space)  # type: ignore[no-any-return]
+        return _made(f"lambda row: {part.unpacked(values, space, 'record')}", space)
 
     def state_check(self, place: str) -> Callable[[Any], Any] | None:
         """Return the check of records that are kept in state: it raises for what a checkpoint would not give back as it was.

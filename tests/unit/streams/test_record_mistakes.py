@@ -40,6 +40,19 @@ def test_a_value_that_cannot_be_a_key_fails_its_record(key: Any) -> None:
     assert error.message.startswith("the key function returned ") and error.file.endswith("test_record_mistakes.py")
 
 
+def test_a_record_that_a_source_cannot_send_is_reported_without_a_line_of_generated_code() -> None:
+    def build() -> Any:
+        flow = StreamBuilder("program")
+        flow.from_iterable([["a"]]).to(print)
+        return flow.build()
+
+    test = TopologyTest(build)
+    test.advance("1s")
+    error = test.errors()[0]
+    assert "gives a list, and its type is not known here" in error.message
+    assert error.message.startswith("from_iterable at test_record_mistakes.py:") and error.file == ""
+
+
 AT_THE_RECORD: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], str, str]] = {
     "flat_map of text": (lambda given: given.flat_map(lambda word: word), "UserError", "given the str 'a', which would become"),
     "flat_map of no items": (lambda given: given.flat_map(lambda _word: 5), "TypeError", "'int' object is not iterable"),
