@@ -241,6 +241,13 @@ class CheckpointCoordinator:
         row = self._rows[-1] if self._rows else None
         return f"checkpoint {row.checkpoint} failed: {row.why}" if row is not None and row.state == "failed" else ""
 
+    @property
+    def unfinished(self) -> str:
+        """Why the final checkpoint still keeps the topology from closing, in words; "" when it does not, or is not wanted."""
+        if not self._is_final_wanted or self.may_close:
+            return ""
+        return self.problem or "its last checkpoint was not complete and published"
+
     # -- answers of the store ------------------------------------------------------------------------------------------
 
     def stored(self, event: CheckpointStored, now: float) -> None:

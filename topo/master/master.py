@@ -381,9 +381,9 @@ class TopologyMaster:
 
     def _cut_short(self, now: float) -> None:
         pending = self.quiescence.pending()
-        why = self.quiescence.why_not() or "a worker was being replaced"
-        reason = f"drained, not to the end: {pending} messages were pending ({why})"
-        self._close(Outcome(OutcomeKind.CUT_SHORT, reason), now)
+        unfinished = self.checkpoints.unfinished if self.checkpoints is not None else ""
+        why = self.quiescence.why_not() or unfinished or "a worker was being replaced"
+        self._close(Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: {pending} messages were pending ({why})"), now)
 
     def _close(self, outcome: Outcome | None, now: float) -> None:
         """Have components closed; None: the outcome is judged when their last figures are in."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from tests.unit.checkpoint.coordinator_rig import LINES, SINK, manifest
@@ -20,7 +21,7 @@ from topo.checkpoint.store_messages import (
 from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import Finished, MasterCommand, MasterRecord, Persist, RecordError, StopWorker
 from topo.master.events import DrainAsked, SavepointAsked, Started
-from topo.master.outcome import OutcomeKind
+from topo.master.outcome import Outcome, OutcomeKind
 from topo.observability.status import describe
 from topo.plan.physical import PhysicalPlan
 from topo.wire.control import (
@@ -33,6 +34,7 @@ from topo.wire.control import (
     Drain,
     PartToRead,
     RestoreFailed,
+    SnapshotFailed,
     SnapshotTaken,
 )
 
@@ -317,15 +319,22 @@ def test_a_drain_with_a_savepoint_waits_until_it_is_written() -> None:
     assert (0, Close(Epoch(1), drain=True)) in messages_in(play.do(SavepointStored("/save")))
 
 
-def test_a_drain_that_cannot_take_its_last_checkpoint_is_cut_short() -> None:
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [("", "its last checkpoint was not complete and published"), ("no", "checkpoint 1 failed: task 2 (sink): no")],
+)
+def test_a_drain_that_cannot_take_its_last_checkpoint_is_cut_short(why: str, shown: str) -> None:
     play = running(plan())
     play.do(DrainAsked(5.0))
     for number in (1, 2):
         play.answer_probe(number)
+    if why:
+        play.receives(1, SnapshotFailed(SINK, play.epoch, 1, why))
     commands = play.until(play.now + 5.0)
     assert any(isinstance(message, Close) for _, message in messages_in(commands))
-    assert play.master.ending.outcome is not None
-    assert play.master.ending.outcome.kind is OutcomeKind.CUT_SHORT
+    assert play.master.ending.outcome == Outcome(
+        OutcomeKind.CUT_SHORT, f"drained, not to the end: 0 messages were pending ({shown})"
+    )
 
 
 def test_a_savepoint_that_is_asked_for_is_shown() -> None:
