@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
+from os.path import isabs
 
 from topo.errors import UserError
 
@@ -120,10 +121,10 @@ def place_of(error: BaseException, declared: tuple[str, int] | None = None) -> t
             file = frame.f_code.co_filename
             if is_engine_frame(frame.f_globals.get("__name__", "")) or file.startswith("<frozen"):
                 continue
-            # Frames of compiled code name a file of the build; their module knows where it is installed.
+            # Frames of compiled code name a file of the build, which is no place here; their module knows where it is installed.
             installed = file, frame.f_globals.get("__file__") or ""
             if any(path.startswith(_LIBRARY) or "site-packages" in path for path in installed):
-                library = file, line
+                library = (file, line) if isabs(file) else library
             else:
                 own = file, line
         if own is not None:

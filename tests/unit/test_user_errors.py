@@ -67,6 +67,13 @@ def test_an_error_without_any_user_code_has_the_place_in_the_library() -> None:
     assert "json" in file and line > 0
 
 
+def test_a_file_of_the_build_of_compiled_code_is_no_place() -> None:
+    pack = "import msgpack; msgpack.Packer().pack(object())"
+    error = caught(partial(exec, pack, {"__name__": "topo.checkpoint"}))
+    assert error.__traceback__ is not None
+    assert place_of(error.with_traceback(error.__traceback__.tb_next)) == ("", 0)
+
+
 def test_an_error_that_was_never_raised_has_no_place() -> None:
     assert place_of(ValueError("x")) == ("", 0)
 
