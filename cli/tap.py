@@ -93,7 +93,10 @@ def _summary(answer: dict[str, Any], shown: int, seconds: float, where: str) -> 
     from topo_cli.output import count, plural, rate
 
     passed = answer["seen"]
-    text = f"{plural(shown, 'tuple')} shown of {count(passed)} that passed, {rate(passed / max(seconds, 0.001))} a second"
+    text = f"{plural(shown, 'tuple')} shown of {count(passed)} that passed"
+    if seconds >= 1:
+        # Workers report four times a second, the first time at once: too little to make a rate of.
+        text += f", {rate(passed / seconds)} a second"
     if where:
         text += f"; {count(answer['matched'])} of {count(answer['looked'])} looked at matched"
     if answer["dropped"]:

@@ -15,6 +15,7 @@ from tests.cli.drive import PATIENCE_S, TOPO, call, piped
 from topo.operate.traces import Traces
 from topo_cli import trace
 from topo_cli.profile import shares, speedscope
+from topo_cli.tap import _summary
 
 STACKS = [
     {"task": 3, "index": 0, "frames": ["main", "work", "parse"], "count": 6},
@@ -25,6 +26,12 @@ STACKS = [
 
 def test_shares_count_a_recursive_function_once() -> None:
     assert shares(STACKS) == [("work", 6, 12), ("parse", 6, 6), ("main", 0, 12)]
+
+
+def test_a_tap_of_less_than_a_second_has_no_rate() -> None:
+    answer = {"seen": 150, "looked": 150, "matched": 2, "dropped": 0, "problem": ""}
+    assert _summary(answer, 2, 0.27, "") == "2 tuples shown of 150 that passed"
+    assert _summary(answer, 2, 1.5, "") == "2 tuples shown of 150 that passed, 100 a second"
 
 
 def test_a_speedscope_file_has_a_profile_for_each_task() -> None:
