@@ -63,6 +63,9 @@ def exit_of(error: BaseException) -> int:
         _let_go_of_stdout()
         _say(lambda: click.echo(f"Error: cannot write: {error.strerror}; free the disk", err=True))
         return Exit.FAILED
+    if isinstance(error, FileNotFoundError) and _is_folder_removed():
+        _say(lambda: click.echo("Error: the folder in which this command was started was removed: cd into another one", err=True))
+        return Exit.USAGE
     # Imported late: most commands end without an error, and --help must be quick.
     from topo.errors import TopoError, TopoInternalError, UserError
     from topo.master_process.client import AnswerTimeout, Unreachable
@@ -82,6 +85,14 @@ def exit_of(error: BaseException) -> int:
             _say(lambda: click.echo(printable(trace.rstrip()), err=True))
         return Exit.USAGE
     return Exit.FAILED
+
+
+def _is_folder_removed() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _say(speak: Callable[[], object]) -> None:

@@ -74,6 +74,22 @@ def test_a_fault_of_topo_itself_is_not_swallowed(error: Exception) -> None:
         exit_of(error)
 
 
+def test_a_removed_working_folder_is_named_and_no_traceback_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        assert exit_of(error) == 2
+    assert capsys.readouterr().err == "Error: the folder in which this command was started was removed: cd into another one\n"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        exit_of(FileNotFoundError())
+
+
 def test_output_that_the_disk_has_no_room_for_is_a_failure_and_no_traceback() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*TOPO, "version"], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE_S)
