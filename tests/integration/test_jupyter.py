@@ -49,7 +49,7 @@ builder.build()
 """
 
 
-def test_a_notebook_runs_programs_and_is_told_of_faults_by_cell_and_line(tmp_path: Path) -> None:
+def test_a_notebook_runs_programs_and_shows_faults_with_cell_and_line(tmp_path: Path) -> None:
     need(("ipykernel", "nbclient", "cloudpickle"), "jupyter")
     from nbclient import NotebookClient
     from nbformat.v4 import new_code_cell, new_notebook

@@ -74,7 +74,7 @@ def test_an_error_is_for_him_alone_who_asked(tmp_path: Path) -> None:
     assert run(tmp_path, ask) == "1"
 
 
-def test_the_list_says_where_a_topology_runs_that_was_submitted_again_elsewhere(tmp_path: Path) -> None:
+def test_the_list_shows_where_a_topology_runs_that_was_submitted_again_elsewhere(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path).create("words")
     builder = TopologyBuilder("words")
     builder.set_spout("lines", IterableSpout(["a"]))
