@@ -87,9 +87,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if item.get_closest_marker("server"):
         page = re.search(r"(\w+)\.md\]$", item.nodeid)
         server = page[1] if page else Path(file).stem.split("_")[1]
-        if server == "kafka":
-            # Half of all that wait for servers: two processes have a broker each.
-            server = "_".join(Path(file).stem.split("_")[1:3])
     group = "spark" if item.get_closest_marker("spark") else server or file
     item.add_marker(pytest.mark.xdist_group(group))
 

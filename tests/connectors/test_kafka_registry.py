@@ -27,7 +27,7 @@ pytest.importorskip("confluent_kafka")
 
 from topo.connectors.kafka import Avro, KafkaSink, Protobuf
 
-pytestmark = [pytest.mark.server, pytest.mark.xdist_group("kafka")]
+pytestmark = [pytest.mark.server, pytest.mark.xdist_group("kafka-out")]
 
 __all__ = ["no_process_is_left", "scene"]
 

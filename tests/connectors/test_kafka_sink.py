@@ -18,7 +18,7 @@ pytest.importorskip("confluent_kafka")
 from topo import Tuple
 from topo.connectors.kafka import KafkaSink
 
-pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("kafka")]
+pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("kafka-out")]
 
 
 class Topics:

@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from topo.connectors.kafka import KafkaSink, targets, transactions
 
-pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("kafka")]
+pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("kafka-out")]
 _CALLS = ("init_transactions", "begin_transaction", "produce", "send_offsets_to_transaction", "commit_transaction")
 
 

@@ -20,7 +20,7 @@ from topo.launch.request import RunRequest
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.server,
-    pytest.mark.xdist_group("kafka"),
+    pytest.mark.xdist_group("kafka-out"),
     pytest.mark.timeout(400 + 4 * SECONDS),
 ]
 __all__ = ["no_process_is_left", "scene"]

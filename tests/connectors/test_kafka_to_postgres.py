@@ -35,7 +35,7 @@ psycopg = pytest.importorskip("psycopg", reason="`make connectors` installs it")
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.server,
-    pytest.mark.xdist_group("kafka"),
+    pytest.mark.xdist_group("kafka-out"),
     pytest.mark.timeout(400 + 6 * SECONDS),
 ]
 __all__ = ["no_process_is_left", "scene"]
