@@ -98,7 +98,7 @@ class Page(TypedDict):
         (tuple[Any, Windowed[Any]], lambda part: ("key", Windowed(0, 1, part))),
         (Page, lambda part: {"last": part, "tags": []}),
     ],
-    ids=str,
+    ids=["list", "dataclass", "dataclasses", "dicts", "tuple", "window", "typed dict"],
 )
 def test_a_record_in_a_part_of_any_type_does_not_leave_as_a_dict(kind: Any, made: Callable[[Any], Any], part: Any) -> None:
     pack = layout_of(kind).packer("map")
