@@ -20,9 +20,9 @@ from topo.storage.files import RemoteFiles
 
 
 class Late:
-    """A store in memory. While `is_slow`, requests to rename time out; `arrive` has them take effect.
+    """A store in memory. While `is_slow`, requests to copy time out; `arrive` has them take effect.
 
-    As on an object store, a rename that has begun has read its source: nothing that is removed keeps it from its end.
+    As on an object store, where a rename is a copy, one that has begun has read its source: nothing that is removed keeps it from its end.
     """
 
     def __init__(self, url: str) -> None:
@@ -34,9 +34,9 @@ class Late:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.system, name)
 
-    def mv(self, source: str, target: str) -> None:
+    def cp_file(self, source: str, target: str) -> None:
         if not self.is_slow:
-            self.system.mv(source, target)
+            self.system.cp_file(source, target)
             return
         self.under_way.append((target, self.system.cat_file(source)))
         raise TimeoutError("no answer")
