@@ -32,8 +32,9 @@ def servers_answer_behind_a_failure(request: pytest.FixtureRequest) -> Iterator[
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka.Broker]:
-    """A broker of this run: the tests of sinks, `kafka-out`, have one of their own, and take half of the time. A test that ends or
-    freezes it leaves it running, with its data.
+    """A broker of this run: the tests of sinks, `kafka-out`, have one of their own, and take half of the time.
+
+    A test that ends or freezes it leaves it running, with its data.
     """
     started = kafka.start(tmp_path_factory.mktemp("kafka"))
     _SHARED.append(started)

@@ -22,7 +22,7 @@ from topo.storage.files import RemoteFiles
 class Late:
     """A store in memory. While `is_slow`, requests to copy time out; `arrive` has them take effect.
 
-    As on an object store, where a rename is a copy, one that has begun has read its source: nothing that is removed keeps it from its end.
+    As on an object store, which renames by a copy, the source was read when it began: removing that does not stop it.
     """
 
     def __init__(self, url: str) -> None:
