@@ -49,8 +49,9 @@ def part(folder: Path, tests: str, set_up: str = "true") -> str:
     (folder / "test_one.py").write_text(ONCE + tests)
     (folder / "test_two.py").write_text(f"{ONCE}def test_beside() -> None:\n    {RAN.format('beside')}\n")
     # What a part before has left: it is not among the tests of this one.
-    (folder / ".pytest_cache" / "v" / "cache").mkdir(parents=True)
-    (folder / ".pytest_cache" / "v" / "cache" / "lastfailed").write_text('{"test_two.py::test_other": true}')
+    left = folder / ".pytest_cache" / "part" / "v" / "cache"
+    left.mkdir(parents=True)
+    (left / "lastfailed").write_text('{"test_two.py::test_other": true}')
     assert FUNCTION is not None
     # Of the run of these tests itself: a make exports what its command line sets.
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "MAKE", "ARGS"))}
