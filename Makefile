@@ -89,7 +89,7 @@ rabbitmq: ## start a RabbitMQ broker at 127.0.0.1:5672 in the foreground
 
 unit: ## run UNITS, tests that start no processes; PYTHON=python3.13 ENVIRONMENT=.venv.3.13 does so with another interpreter
 	@TOPO_VENV=$(ENVIRONMENT) $(setup) test
-	@$(ENVIRONMENT)/bin/python -m pytest -q $(spread) -m "not integration and not server" $(ARGS) $(UNITS)
+	@$(ENVIRONMENT)/bin/python -m pytest -q $(spread) -m "not integration and not server and not long" $(ARGS) $(UNITS)
 
 check: ## lint, strict types, import directions, manifests
 	@$(setup) test dev

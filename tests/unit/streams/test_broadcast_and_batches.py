@@ -13,6 +13,8 @@ from topo import TopologyError
 from topo.streams import Rows, Session, StreamBuilder, Tumbling, Windowed
 from topo.testing import StreamTest, TopologyTest
 
+pytestmark = pytest.mark.long
+
 
 class Rule(msgspec.Struct, frozen=True):
     word: str

@@ -10,6 +10,8 @@ from topo import TopologyError
 from topo.streams import StreamBuilder
 from topo.testing import StreamTest
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(("within", "expected"), [(None, [1, 2]), ("10s", [1, 2, 11])])
 def test_the_first_record_of_a_key_is_kept(within: str | None, expected: list[int]) -> None:

@@ -12,6 +12,8 @@ from topo import TopologyError
 from topo.streams import CoProcess, KeyedStream, KeyedValue, StreamBuilder, StreamContext, StreamOutput, Tumbling
 from topo.testing import StreamTest
 
+pytestmark = pytest.mark.long
+
 
 class Order(msgspec.Struct):
     id: str

@@ -11,6 +11,8 @@ import pytest
 from topo.streams import Aggregate, Change, KeyedStream, SideOutput, Tumbling, agg
 from topo.testing import StreamInput, StreamTest
 
+pytestmark = pytest.mark.long
+
 
 class Order(msgspec.Struct, frozen=True):
     id: str

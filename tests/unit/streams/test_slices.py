@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topo.api.streams import streams_of
@@ -68,6 +68,7 @@ lines = st.lists(st.sampled_from(["", "a", "b", "a b", "bad", "b a bad a", "abc"
 
 @pytest.mark.parametrize("component", ["lines-steps", "first"])
 @pytest.mark.parametrize("program", PROGRAMS)
+@settings(max_examples=25)
 @given(rows=lines, again=lines, limit=st.sampled_from([1, 4, PLENTY]))
 def test_a_slice_in_one_call_is_as_its_rows_one_by_one(
     program: Any, component: str, rows: list[str], again: list[str], limit: int
