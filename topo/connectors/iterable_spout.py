@@ -81,7 +81,9 @@ class IterableSpout(RetryingSpout):
             self._failure = error
             raise
         try:
-            self._collector.emit((item,) if self._is_single else self._values(item), self._next)
+            # A look at the class of an item costs as much as all else.
+            values = (item,) if self._is_single else item if type(item) is tuple else self._values(item)
+            self._collector.emit(values, self._next)
         except BaseException as error:
             self._failure = error
             raise
