@@ -106,26 +106,3 @@ def test_a_test_that_ends_its_process_is_repeated_alone(tmp_path: Path) -> None:
     printed = part(tmp_path, "import os\n\ndef test_it() -> None:\n    if is_first('it'):\n        os._exit(3)\n")
     assert "once more and alone" in printed and printed.endswith("code 0, but not at once: see above\n"), printed
     assert ran(tmp_path) == ["beside"]
-
-
-def test_a_part_beside_others_is_printed_whole_behind_them_and_fails_the_run(tmp_path: Path) -> None:
-    functions = re.match(r".*?(?=^part )", (ROOT / ".ci" / "run").read_text(), re.MULTILINE | re.DOTALL)
-    assert functions is not None
-    program = """
-beside slow bash -c 'echo begins; while [ ! -e quick ]; do sleep 0.01; done; echo ends; exit 3'
-part quick touch quick
-joined
-printf "   %s\\n" "${parts[@]}"
-exit "$result"
-"""
-    (tmp_path / ".ci").mkdir()
-    (tmp_path / ".ci" / "run").write_text(functions[0] + program)
-    done = subprocess.run(["bash", ".ci/run"], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    assert done.returncode == 3, done.stderr
-    lines = [re.sub(r"\d+ s$", "N s", line) for line in done.stdout.splitlines()]
-    failed = "slow: FAILED (exit code 3; what follows runs all the same), N s"
-    assert lines == [
-        *("== quick", "== quick: passed, N s"),
-        *("== slow", "begins", "ends", f"== {failed}"),
-        *("   quick: passed, N s", f"   {failed}"),
-    ]
