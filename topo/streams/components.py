@@ -101,11 +101,11 @@ class StepsBolt(BasicBolt):
         space: dict[str, Any] = {}
         before = reading(self._layout, self._keyed, space, self._positions)
         self.chain.open(context)
-        self.run_rows = self.chain.compiled_loop(OUTPUT, before, (), space, self._streams, adds=True)
+        self.__run_rows__ = self.chain.compiled_loop(OUTPUT, before, (), space, self._streams, adds=True)
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Run the chain for one row. The engine calls `run_rows` for many."""
-        run_one(self.run_rows, tup.values, collector, self._streams)
+        """Run the chain for one row. The engine calls `__run_rows__` for many."""
+        run_one(self.__run_rows__, tup.values, collector, self._streams)
 
 
 def reading(layout: Layout | None, keyed: bool, space: dict[str, Any], positions: Sequence[int] | None = None) -> list[str]:
@@ -191,15 +191,15 @@ class RunningBolt(StatefulBolt):
             if self._kind == "count" and not self._counted:
                 ahead = ["if not emitted and not ended: count_all(rows, streams); return"]
                 space["count_all"] = self._count_all
-        self.run_rows = chain.compiled_loop(ahead, before, after, space, self._streams)
+        self.__run_rows__ = chain.compiled_loop(ahead, before, after, space, self._streams)
         self._pack = self._state_layout.packer(self.chain.label)
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        """Update the result of a key; at a tick emit those that have changed. The engine calls `run_rows` for many rows."""
+        """Update the result of a key; at a tick emit those that have changed. The engine calls `__run_rows__` for many rows."""
         if tup.is_tick:
             self._emit_changed(collector)
         else:
-            run_one(self.run_rows, tup.values, collector, self._streams)
+            run_one(self.__run_rows__, tup.values, collector, self._streams)
 
     def _count_all(self, rows: Sequence[tuple[Any, ...]], streams: Sequence[tuple[list[Any], list[int]]]) -> None:
         """Count the keys of rows without results, in a loop in C."""

@@ -79,7 +79,7 @@ def test_a_slice_in_one_call_is_as_its_rows_one_by_one(
         results.append(found := [])
         for words in (rows, again):
             given = [(word, word) if component == "first" and program in (dated, folded) else (word,) for word in words]
-            run, called = (run_loop, bolt.run_rows) if has_loop else (run_inputs, bolt.execute)
+            run, called = (run_loop, bolt.__run_rows__) if has_loop else (run_inputs, bolt.execute)
             ran = run(called, collector, Tuple, Origin("lines", 1), given, None, emitted, limit)
             place = None if ran.error is None else [*ran.error.__notes__, str(ran.error)]
             found.append((ran.done, place, None if ran.tup is None else ran.tup.values, ran.value))
@@ -89,7 +89,7 @@ def test_a_slice_in_one_call_is_as_its_rows_one_by_one(
             found += [bolt.snapshot(), list(bolt._changed)]
             bolt.end_of_input(collector)
             # Behind the end each changed result is emitted at once.
-            run_loop(bolt.run_rows, collector, Tuple, Origin("lines", 1), [("a", "a")][:1], None, emitted, PLENTY)
+            run_loop(bolt.__run_rows__, collector, Tuple, Origin("lines", 1), [("a", "a")][:1], None, emitted, PLENTY)
             found.append([list(stream.rows) for stream in collector.streams])
     assert results[0] == results[1]
 
@@ -98,7 +98,7 @@ def test_a_slice_in_one_call_is_as_its_rows_one_by_one(
 def test_counts_of_slices_are_those_of_their_keys(slices: list[list[str]]) -> None:
     bolt, collector, emitted = parts(counted_often, "first")
     for words in slices:
-        ran = run_loop(bolt.run_rows, collector, Tuple, Origin("lines", 1), [(word,) for word in words], None, emitted, 1)
+        ran = run_loop(bolt.__run_rows__, collector, Tuple, Origin("lines", 1), [(word,) for word in words], None, emitted, 1)
         assert ran == Ran(len(words))
     every_word = [word for words in slices for word in words]
     assert bolt._state == Counter(every_word)

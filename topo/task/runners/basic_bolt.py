@@ -98,8 +98,8 @@ class BasicBoltKind:
         """Call `execute` for each tuple. Returns the exceptions raised, by the tuple's index from `first`."""
         collector, most = self._collector, self._max_emit
         execute, streams = self.bolt.execute, collector.streams
-        # A chain of streams takes all rows in one call.
-        loop: Any = getattr(self.bolt, "run_rows", None)
+        # A chain of streams takes all rows in one call; no method of a user has that name.
+        loop: Any = getattr(self.bolt, "__run_rows__", None)
         emitted = [(stream.rows, stream.ends) for stream in streams]
         failures: dict[int, Exception] = {}
         rows, index, limit = batch.to_cut(batch.rows[first:last]), first, most
