@@ -30,6 +30,16 @@ def test_an_input_has_the_values_that_were_sent_and_names_its_origin(kind: Any) 
     assert (tup.component, tup.task, tup.stream, tup.fields, tup.is_tick) == ("a", 1, "default", ("value",), False)
 
 
+@KINDS
+def test_a_method_of_the_user_is_not_taken_for_one_of_the_engine(kind: Any) -> None:
+    seen: list[Any] = []
+    bolt, task = relay(kind, lambda tup, collector: seen.append(tup[0]))
+    bolt.run_rows = lambda *given: seen.append("called by the engine")
+    task.feed("x", "y")
+    task.run()
+    assert seen == ["x", "y"]
+
+
 HOLDERS = [lambda tup: tup, lambda tup: iter([tup]), lambda tup: (one for one in (tup,)), lambda tup: tup.as_dict]
 
 
