@@ -123,6 +123,11 @@ class Outbox:
         return self._oldest
 
     @property
+    def has_left(self) -> bool:
+        """Whether everything has left; receivers may have it still to process, or to confirm."""
+        return self._oldest is None and not self._starved and not self.waiting
+
+    @property
     def is_quiet(self) -> bool:
         """Whether everything has left and has been processed by its receiver."""
         return self._oldest is None and not self._starved and not self._unconfirmed

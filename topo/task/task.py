@@ -167,9 +167,14 @@ class Task:
     @property
     def is_quiet(self) -> bool:
         """Whether no work is left and everything sent has been processed by its receivers."""
-        user, is_empty = self._user, self.inbound.is_empty and self.outbound.outbox.is_quiet
-        is_done = user is None or not (user.pending or user.unfinished())
-        return is_empty and is_done and (self._id_sender is None or self._id_sender.is_quiet)
+        is_quiet = self.has_passed_on and self.outbound.outbox.is_quiet
+        return is_quiet and (self._id_sender is None or self._id_sender.is_quiet)
+
+    @property
+    def has_passed_on(self) -> bool:
+        """Whether no work is left and everything has been sent, confirmed or not."""
+        user, is_empty = self._user, self.inbound.is_empty and self.outbound.outbox.has_left
+        return is_empty and (user is None or not (user.pending or user.unfinished()))
 
     @property
     def _has_ended(self) -> bool:

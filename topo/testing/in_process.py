@@ -199,13 +199,14 @@ class Host:
                 at = max(at, now + SILENT_STEP_S)
         return self.session.next_beat if at is None else min(at, self.session.next_beat)
 
-    def is_at_rest(self) -> bool:
-        """Whether nothing will happen here unless something arrives or a tick is due."""
+    def is_at_rest(self, *, committed: bool = True) -> bool:
+        """Whether nothing will happen here unless something arrives or a tick is due; when not `committed`, but checkpoints."""
         task = self.task
         if self.spout is None:
-            return task.is_quiet and not task.has_work
-        is_silent = self.spout.is_silent if self.script is None else self.script.is_dry and not self.spout.pending
-        return is_silent and not task.inbound.queue and task.outbound.outbox.is_quiet
+            return (task.is_quiet if committed else task.has_passed_on) and not task.has_work
+        outbox, is_settled = task.outbound.outbox, not committed or not self.spout.pending
+        is_silent = self.spout.is_silent if self.script is None else self.script.is_dry and is_settled
+        return is_silent and not task.inbound.queue and (outbox.is_quiet if committed else outbox.has_left)
 
 
 class InProcessCluster:
@@ -294,15 +295,19 @@ class InProcessCluster:
         deadlines = [self._loop.next_turn(), *[host.next_deadline(now) for host in self.hosts.values()]]
         return min(deadlines)
 
-    def is_at_rest(self) -> bool:
-        """Whether nothing is under way, and nothing but ticks and the clock could start anything."""
+    def is_at_rest(self, *, committed: bool = True) -> bool:
+        """Whether nothing is under way, and nothing but ticks and the clock could start anything.
+
+        With `exactly_once` and not `committed`, messages of scripts that wait for a checkpoint alone are not under way.
+        """
         if self.outcome is not None:
             return True
         if self._has_events or not self._loop.is_idle or self.has_ended():
             return False
         if self.master.recovery.epochs.state is not EpochState.RUNNING or self.master.ending.stage is not EndingStage.SERVING:
             return False
-        return all(not host.has_mail() and host.is_at_rest() for host in self.hosts.values())
+        committed = committed or self.plan.config.delivery != "exactly_once"
+        return all(not host.has_mail() and host.is_at_rest(committed=committed) for host in self.hosts.values())
 
     @property
     def has_run(self) -> bool:

@@ -51,7 +51,7 @@ class StreamInput(Generic[T]):
         for record in records:
             packed = self._pack(record)
             self._test._feed(self._name, packed if self._is_record else (packed,), at)
-        self._test._run()
+        self._test._work()
 
     def watermark(self, timestamp: int) -> None:
         """Promise that no record with a timestamp <= `timestamp` follows. A `with_event_time` behind makes its own instead."""
@@ -75,7 +75,7 @@ class StreamInput(Generic[T]):
 
     def _mark(self, marker: Marker) -> None:
         self._test._script(self._name).entries.append(marker)
-        self._test._run()
+        self._test._work()
 
 
 class Seen(Generic[T]):
@@ -194,16 +194,19 @@ class StreamTest:
 
     def counters(self, component: str) -> dict[str, int]:
         """Return the counters of a component's own, as `topo status` shows them; a new process begins at 0."""
+        self._run()
         (found,) = [one for one in self._topology().status()["components"] if one["component"] == component]
         return dict(found["user"]["counters"])
 
     def errors(self) -> list[RecordError]:
         """Return what `topo errors` would show."""
         self._has_looked = True
+        self._run()
         return self._topology().errors()
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the records that were given up."""
+        self._run()
         return self._topology().dead_letters()
 
     def __enter__(self) -> StreamTest:
@@ -212,6 +215,7 @@ class StreamTest:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None or self._has_looked or self._running is None:
             return
+        self._run()
         own = [one for one in self._running.errors() if one.kind != "WorkerLost"]
         if own:
             shown = "; ".join(f"{one.kind}: {one.message}" + (f" ({one.file}:{one.line})" if one.file else "") for one in own)
@@ -235,6 +239,10 @@ class StreamTest:
     def _feed(self, name: str, row: tuple[Any, ...], at: int | None) -> None:
         self._sent += 1
         self._script(name).entries.append(message(*row, message_id=self._sent, timestamp=at))
+
+    def _work(self) -> None:
+        # Waiting for the checkpoint of each record would take most of the time of a test.
+        self._topology().run(committed=False)
 
     def _run(self) -> None:
         self._topology().run()

@@ -188,7 +188,7 @@ class TopologyTest:
 
     # -- time ------------------------------------------------------------------------------------------------------------
 
-    def run(self, limit: ClockDuration = LONGEST_RUN) -> None:
+    def run(self, limit: ClockDuration = LONGEST_RUN, *, committed: bool = True) -> None:
         """Let the topology work until nothing is under way any more: it has ended, or all that is left to happen is that time
         passes.
 
@@ -196,13 +196,14 @@ class TopologyTest:
 
         Args:
             limit: of the clock, without what scripts wait for. A spout that never rests needs `advance` instead.
+            committed: with `exactly_once`: also wait for the checkpoint of each message that a script has emitted.
 
         Raises:
             AssertionError: the limit is reached, or the topology could not be started; the message gives the reason.
         """
         limit_s = parse_duration(limit)
         until = self.clock() + limit_s
-        while not self._cluster.is_at_rest():
+        while not self._cluster.is_at_rest(committed=committed):
             until = max(until, self._cluster.scripts_wait_until() + limit_s)
             if self.clock() >= until:
                 why = "\n".join([*self._cluster.unrest(), *self._last_errors()])

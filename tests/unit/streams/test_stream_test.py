@@ -46,6 +46,19 @@ def test_a_session_ends_after_its_gap_also_behind_a_crash(seed: int) -> None:
         assert len(seen.all) == 3
 
 
+@StreamTest.every_seed(range(10))
+def test_a_step_ends_when_its_effects_are_there(test: StreamTest) -> None:
+    clicks = test.source(int)
+    taken: list[int] = []
+    windows: list[Windowed[int]] = []
+    clicks.stream.tap(taken.append).gather().window(Tumbling("1s")).count().to(windows.append)
+    for number in range(6):
+        clicks.send(number, at=number * 500)
+        assert taken == list(range(number + 1))
+        clicks.watermark(number * 500)
+        assert len(windows) == (number * 500 + 1) // 1000
+
+
 def counted(a: Stream[int], b: Stream[int]) -> KeyedStream[None, Windowed[int]]:
     return a.merge(b).gather().window(Tumbling("10ms")).count()
 
