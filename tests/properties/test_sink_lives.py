@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tests.contract.two_phase_sinks import KINDS, SinkKind, SinkTask
 from topo.checkpoint.staged_output import merged
 
+pytestmark = pytest.mark.long
+
 MOST_TASKS = 3
 
 Operation = tuple[Any, ...]
