@@ -10,30 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
-from topo.connectors.delta.target_schema import PartitionKey, TargetSchema, check_writable, checked_target
+from topo.connectors.delta.target_schema import TargetSchema, check_writable, checked_target
 from topo.connectors.file_folders import is_remote, local_path, shown_url
 from topo.connectors.secrets import secrets_of, without
 from topo.connectors.staging_places import LocalPlace, RemotePlace, StagingPlace
+from topo.connectors.table_publisher import NO_NUMBER, AddedFile, CommitRefusedError
 from topo.durable import make_folder, sync_folder
 from topo.errors import ConfigError, TopoEnvironmentError
 
-NO_NUMBER = 0
-"""The marker of a writer that has added nothing."""
 _LIMITS = {"timeout": "15s", "connect_timeout": "5s", "max_retries": "2", "retry_timeout": "10s"}
 """Of requests to a store, where the user gives none: less than a worker may take for one call."""
-
-
-class AddedFile(NamedTuple):
-    """A file for the table: its name, the values of its partition, its size and rows."""
-
-    name: str
-    partition: PartitionKey
-    bytes: int
-    rows: int
 
 
 class DeltaLog:
@@ -43,6 +33,8 @@ class DeltaLog:
         url: of the table.
         options: of its store.
     """
+
+    attempts = 2
 
     def __init__(self, url: str | os.PathLike[str], options: Mapping[str, str]) -> None:
         text = os.fspath(url)
@@ -120,9 +112,12 @@ class DeltaLog:
         """Return where files for the table are staged: the store of the table itself, by its own settings."""
         if self._root is not None:
             return LocalPlace(self._root)
-        from topo.connectors.delta.store_files import StoreFiles
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
 
-        return RemotePlace(StoreFiles(self._url, self._options), "")
+        from topo.connectors.store_files import StoreFiles
+
+        return RemotePlace(StoreFiles(PyFileSystem(DeltaStorageHandler(self._url, self._options))), "")
 
     def _schema(self) -> TargetSchema:
         columns = pa.schema(self._table.schema().to_arrow())
@@ -226,10 +221,6 @@ class DeltaLog:
 
     def _shown(self, error: BaseException, what: str) -> str:
         return without(self._secrets, f"{self} {what}: {error}")
-
-
-class CommitRefusedError(TopoEnvironmentError):
-    """A version was not added, since that of another process conflicts with it."""
 
 
 def _sync(path: Path) -> None:

@@ -16,16 +16,15 @@ from topo.config import parse_size
 from topo.connectors.file_folders import shown_url
 from topo.connectors.row_formats import ParquetFormat
 from topo.connectors.secrets import masked_settings
-from topo.connectors.server_link import ServerLink
-from topo.connectors.staged_count import StagedCount
 from topo.connectors.staged_files import StagedFiles
-from topo.errors import ConfigError, StagedRowsLostError, TopoEnvironmentError, UserError
+from topo.connectors.table_publisher import TablePublisher
+from topo.errors import ConfigError, StagedRowsLostError, UserError
 from topo.extras import EXTRAS, pip_install
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from topo.connectors.delta.log import AddedFile, DeltaLog
+    from topo.connectors.delta.log import DeltaLog
     from topo.connectors.delta.target_schema import PartitionKey
 
 
@@ -107,7 +106,7 @@ class DeltaSink(TwoPhaseSink):
             ConfigError: the table is missing, or does not fit the schema; or `roll_interval` is too long for `message_timeout`.
             TopoEnvironmentError: the store of the table is not reached.
         """
-        from topo.connectors.delta.log import NO_NUMBER, DeltaLog
+        from topo.connectors.delta.log import DeltaLog
         from topo.connectors.delta.target_schema import PartitionValues
 
         check_batch_age(context, "DeltaSink", "roll_interval")
@@ -126,15 +125,8 @@ class DeltaSink(TwoPhaseSink):
             roll_size=self._roll_size,
             report=report,
         )
-        self._link = ServerLink(self._log, context, report, _is_unreachable)
-        self._writer = f"topo.{context.topology}.{context.component}.{context.task_index}"
-        self._number = NO_NUMBER
-        self._unsure: set[str] = set()
-        """First files of commits that ended with an error: the table may have them."""
-        self._clock, self._progress = context.clock, context.progress
-        metrics = context.metrics
-        self._rejected, self._staged_count = metrics.counter("rejected_rows"), StagedCount(metrics)
-        self._commit_ms = metrics.histogram("commit_ms")
+        self._publisher = TablePublisher(context, self._log, self._files, report, is_staged=self._is_staged)
+        self._rejected = context.metrics.counter("rejected_rows")
 
     def _report(self, error: BaseException) -> None:
         self._collector.report_error(error)
@@ -164,83 +156,13 @@ class DeltaSink(TwoPhaseSink):
 
     def pre_commit(self) -> Any:
         """Make the files durable under their hidden names. The token: writer, number, and of each file all that the log needs."""
-        files = self._files.seal()
-        if not files:
-            return None
-        # Not before: the number is that of a transaction which has a token.
-        self._number += 1
-        self._staged_count.set(self._number, sum(file.rows for file in files))
-        return [self._writer, self._number, [[file.name, list(file.group), file.bytes, file.rows] for file in files]]
+        return self._publisher.token(self._files.seal())
 
     # -- its publication -----------------------------------------------------------------------------------------------------
 
     def commit(self, token: Any) -> None:
         """Give the files their own names, and add them to the table in one version, which has the marker."""
-        from topo.connectors.delta.log import AddedFile
-
-        writer, number, listed = token
-        files = [AddedFile(name, tuple(partition), size, count) for name, partition, size, count in listed]
-        began = self._clock()
-        try:
-            self._link.ask(self._commit_once, writer, number, files)
-        except Exception:
-            self._unsure.add(files[0].name)
-            raise
-        self._unsure.discard(files[0].name)
-        self._commit_ms.record((self._clock() - began) * 1000)
-        if writer == self._writer:
-            self._staged_count.set(number, 0)
-
-    def _commit_once(self, writer: str, number: int, files: Sequence[AddedFile]) -> None:
-        from topo.connectors.delta.log import CommitRefusedError
-
-        self._log.refresh()
-        if not self._is_done(writer, number, files):
-            found = [file for file in files if self._published(file)]
-            if len(found) < len(files):
-                self._lost([file for file in files if file not in found])
-            if found:
-                self._progress()
-                try:
-                    self._log.add(found, writer if self._is_staged else None, number)
-                except CommitRefusedError:
-                    self._log.refresh()
-                    # A former process may have finished this transaction at the same time.
-                    if not self._log.has([file.name for file in files]):
-                        raise
-        self._log.sync()
-
-    def _published(self, file: AddedFile) -> bool:
-        # Each request to a store may take its time, and there may be many.
-        self._progress()
-        return self._files.publish(file.name)
-
-    def _is_done(self, writer: str, number: int, files: Sequence[AddedFile]) -> bool:
-        """Whether the table has a transaction already."""
-        names = [file.name for file in files]
-        is_unsure = names[0] in self._unsure
-        if not self._is_staged:
-            return is_unsure and self._log.has(names)
-        if self._log.marker(writer) < number:
-            return False
-        # Files leave the staging folder before their version is added; but a power cut can bring their hidden names back.
-        if (is_unsure or any(map(self._files.is_staged, names))) and not self._log.has(names):
-            topology = writer.split(".")[1]
-            raise TopoEnvironmentError(
-                f"another process has added versions to {self._log} as writer {writer!r}, which is the name of this task: its "
-                f"staged rows would be taken for published. Two topologies must not both be called {topology!r}: submit one "
-                "under another name"
-            )
-        return True
-
-    def _lost(self, files: Sequence[AddedFile]) -> None:
-        error = StagedRowsLostError(
-            f"{', '.join(file.name for file in files)} with {sum(file.rows for file in files)} rows is neither staged nor "
-            f"published in {self._log}. Either somebody has removed it, or an earlier worker has written to another place."
-        )
-        if not self._is_staged:
-            raise error
-        self._report(error)
+        self._publisher.commit(token)
 
     def publish(self) -> None:
         """Publish a batch; one of which a file is gone is given up, so that its tuples fail."""
@@ -252,21 +174,10 @@ class DeltaSink(TwoPhaseSink):
 
     def abort(self, token: Any) -> None:
         """Remove the files of a transaction; None: of the open one."""
-        if token is None:
-            self._files.discard()
-            return
-        for name, *_ in token[2]:
-            self._files.remove(name)
-        self._staged_count.set(token[1], 0)
+        self._publisher.abort(token)
 
     def recover(self, tokens: Sequence[Any]) -> None:
         """Publish what counts; remove the other staged files of this task, and of tasks that no longer exist."""
         if self._is_staged:
             super().recover(tokens)
-            self._log.refresh()
-            self._number = max(self._number, self._log.marker(self._writer))
-        self._files.clean()
-
-
-def _is_unreachable(error: BaseException) -> bool:
-    return isinstance(error, TopoEnvironmentError) and not isinstance(error, StagedRowsLostError)
+        self._publisher.recovered()

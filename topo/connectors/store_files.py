@@ -1,28 +1,20 @@
-"""The store of a table, by the settings and the client of the table itself, as much of a file system as staged files need."""
+"""The store of a table, through the client of the table itself, as much of a file system as staged files need."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from pyarrow.fs import FileSelector, FileType, PyFileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType
 
 _BUFFER = 16 << 20
 """Above the size of a write: only a buffered stream gives the client the bytes that it takes."""
 
 
 class StoreFiles:
-    """The files of a store, by their paths below the table; the methods are those of fsspec that `RemotePlace` calls.
+    """The files of a store, by their paths there; the methods are those of fsspec that `RemotePlace` calls."""
 
-    Args:
-        url: of the table.
-        options: of its store, by deltalake's names.
-    """
-
-    def __init__(self, url: str, options: Mapping[str, str]) -> None:
-        from deltalake.fs import DeltaStorageHandler
-
-        self._files = PyFileSystem(DeltaStorageHandler(url, dict(options)))
+    def __init__(self, files: FileSystem) -> None:
+        self._files = files
 
     def invalidate_cache(self) -> None:
         """Do nothing: nothing is kept."""
