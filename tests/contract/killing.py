@@ -66,6 +66,9 @@ def count_file_calls(step: Step) -> None:
     if (deltalake := sys.modules.get("deltalake")) is not None:
         for name in ("create", "create_write_transaction"):
             setattr(deltalake.DeltaTable, name, _counted_answer(step, getattr(deltalake.DeltaTable, name)))
+    if (pyiceberg := sys.modules.get("pyiceberg.catalog.sql")) is not None:
+        for name in ("create_table_transaction", "commit_table"):
+            setattr(pyiceberg.SqlCatalog, name, _counted_answer(step, getattr(pyiceberg.SqlCatalog, name)))
 
 
 def _counted_answer(step: Step, wait: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,8 +30,13 @@ def loss(request: pytest.FixtureRequest) -> Loss:
     return found
 
 
-def lives(tmp_path: Path, loss: Loss, work_in: Callable[[Path], Callable[[Report], None]]) -> Iterator[tuple[Path, list[Any]]]:
-    """Yield the folder and the reports of a process whose power fails before its steps, every third one, and after the last."""
+def lives(
+    tmp_path: Path, loss: Loss, work_in: Callable[[Path], Callable[[Report], None]], stride: int = 1
+) -> Iterator[tuple[Path, list[Any]]]:
+    """Yield the folder and the reports of a process whose power fails before its steps, every third one, and after the last.
+
+    stride: it fails before every so many of those steps.
+    """
     step, is_done = list(Loss).index(loss), False
     while not is_done:
         folder = tmp_path / str(step)
@@ -39,7 +44,7 @@ def lives(tmp_path: Path, loss: Loss, work_in: Callable[[Path], Callable[[Report
         is_done, reports = run_child(work_in(folder), step, PowerCut(folder, loss))
         yield folder, reports
         shutil.rmtree(folder)
-        step += len(Loss)
+        step += stride * len(Loss)
     assert step > 10
 
 
@@ -54,7 +59,7 @@ def test_a_sink_recovers_the_rows_of_the_last_complete_checkpoint(
         masters[folder] = Master()
         return life_of(kind, folder, masters[folder])
 
-    for folder, reports in lives(tmp_path, loss, work_in):
+    for folder, reports in lives(tmp_path, loss, work_in, max(1, kind.stride // 8)):
         masters[folder].note(reports)
         check_recovery(kind, folder, masters[folder])
 

@@ -56,7 +56,7 @@ def test_killed_before_any_step_a_sink_recovers_the_rows_of_the_checkpoint(kind:
         completed.add(master.complete)
         check_recovery(kind, folder, master)
         shutil.rmtree(folder)
-        step += 1
+        step += max(1, kind.stride // 8)
     assert completed == COMPLETED
     assert step > 10
 
@@ -64,7 +64,7 @@ def test_killed_before_any_step_a_sink_recovers_the_rows_of_the_checkpoint(kind:
 def test_a_recovery_that_is_killed_before_any_step_is_recovered_from(kind: SinkKind, tmp_path: Path) -> None:
     """The first life is killed at every seventh step, the second at every other step of its recovery and some more."""
     step, is_done = 1, False
-    stride = 8 if kind.is_slow else 2
+    stride = kind.stride
     while not is_done:
         folder = tmp_path / "first"
         folder.mkdir()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.contract.copying_store import STORE
-from topo import DeltaSink, FilesSink, JsonLinesSink, SqliteSink, TwoPhaseSink
+from topo import DeltaSink, FilesSink, IcebergSink, JsonLinesSink, SqliteSink, TwoPhaseSink
 from topo.testing.contracts import PublishesBy
 from topo.testing.contracts.checkpoints import CheckpointContract
 from topo.testing.contracts.sink_contract import SinkContract
@@ -36,7 +36,7 @@ class SinkKind(SinkContract):
     Attributes:
         name: shown by the tests.
         make, read, read_staged: `sink`, `rows` and `staged` of the contract.
-        is_slow: a process with it takes long to start, so that fewer of them are killed.
+        stride: every how many steps a process is killed: more where it takes long.
     """
 
     name: str
@@ -45,7 +45,7 @@ class SinkKind(SinkContract):
     read_staged: Callable[[Path], list[str]]
     judges_each_tuple: bool = True
     publishes_by: PublishesBy = PublishesBy.STAGED_COMMIT
-    is_slow: bool = False
+    stride: int = 2
 
     def sink(self, folder: Path) -> TwoPhaseSink:
         return self.make(folder)
@@ -184,7 +184,35 @@ def _delta() -> SinkKind:
         rows,
         lambda folder: [path.name for path in folder.glob("out/.staged/*")],
         publishes_by=PublishesBy.TRANSACTION,
-        is_slow=True,
+        stride=8,
+    )
+
+
+def iceberg_catalog(folder: Path) -> dict[str, str]:
+    """The properties of a catalog whose tables are below a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder / 'warehouse'}"}
+
+
+def iceberg_rows(folder: Path, table: str = "shop.out") -> list[dict[str, Any]]:
+    """The rows of a table of that catalog; none while it is missing."""
+    from pyiceberg.catalog import load_catalog
+
+    catalog = load_catalog("topo", **iceberg_catalog(folder))
+    found: list[dict[str, Any]] = catalog.load_table(table).scan().to_arrow().to_pylist() if catalog.table_exists(table) else []
+    return sorted(found, key=repr)
+
+
+def _iceberg() -> SinkKind:
+    import pyiceberg.catalog.sql  # noqa: F401
+
+    return SinkKind(
+        "iceberg",
+        lambda folder: IcebergSink(iceberg_catalog(folder), "shop.out", schema={"n": "bigint"}),
+        lambda folder: sorted(row["n"] for row in iceberg_rows(folder)),
+        lambda folder: [path.name for path in folder.glob("warehouse/shop/out/data/.staged/*")],
+        publishes_by=PublishesBy.TRANSACTION,
+        stride=40,
     )
 
 
@@ -212,6 +240,9 @@ if find_spec("pyarrow") is not None:
 
 if find_spec("deltalake") is not None:
     KINDS += [_delta()]
+
+if find_spec("pyiceberg") is not None:
+    KINDS += [_iceberg()]
 
 SEVERAL_FILES = _files("several files", lambda file: _lines_of([file]), roll_rows=2)
 """Each transaction has several files, so that its token is not small."""

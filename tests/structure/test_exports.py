@@ -54,6 +54,7 @@ PUBLIC = [
     "Histogram",
     "Hook",
     "HttpSink",
+    "IcebergSink",
     "IterableSpout",
     "JsonLinesSink",
     "KafkaSink",

@@ -13,10 +13,23 @@ import topo
 from topo.errors import ConfigError
 from topo.extras import EXTRAS, pip_install
 
-CLIENTS = ("aiohttp", "confluent_kafka", "deltalake", "fastavro", "nats", "paho", "pika", "psycopg", "pyarrow", "redis")
+CLIENTS = (
+    "aiohttp",
+    "confluent_kafka",
+    "deltalake",
+    "fastavro",
+    "nats",
+    "paho",
+    "pika",
+    "psycopg",
+    "pyarrow",
+    "pyiceberg",
+    "redis",
+)
 CONNECTORS: dict[str, tuple[str, str, Callable[[Any], object]]] = {
     "DeltaSink": ("delta", "deltalake", lambda made: made("table")),
     "HttpSink": ("http", "aiohttp", lambda made: made("http://localhost")),
+    "IcebergSink": ("iceberg", "pyiceberg", lambda made: made({}, "a.b")),
     "KafkaSink": ("kafka", "confluent_kafka", lambda made: made("t", bootstrap_servers="b")),
     "KafkaSpout": ("kafka", "confluent_kafka", lambda made: made("t", bootstrap_servers="b")),
     "MqttSink": ("mqtt", "paho", lambda made: made("mqtt://localhost", "t")),

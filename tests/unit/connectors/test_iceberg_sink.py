@@ -1,0 +1,292 @@
+"""IcebergSink on tables of a local disk with a catalog in SQLite, read back by pyiceberg."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.connectors.sink_tasks import ReportingTask
+from tests.contract.two_phase_sinks import SinkKind, SinkTask, iceberg_catalog, iceberg_rows, started
+from tests.unit.connectors.drive import TICK, tracked
+from topo import ConfigError, IcebergSink, TaskContext, TopologyConfig
+from topo.errors import TopoEnvironmentError, UserError
+
+pytest.importorskip("pyiceberg", reason="`sh scripts/setup.sh iceberg` installs it")
+
+SCHEMA = {"n": "bigint", "shop": "string"}
+TABLE = "shop.out"
+
+
+def sink(folder: Path, **options: Any) -> IcebergSink:
+    return IcebergSink(iceberg_catalog(folder), TABLE, **options)
+
+
+def numbers(folder: Path) -> list[int]:
+    return sorted(row["n"] for row in iceberg_rows(folder))
+
+
+def table(folder: Path) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("topo", **iceberg_catalog(folder)).load_table(TABLE)
+
+
+def checkpoint(task: ReportingTask, number: int) -> None:
+    task.snapshot(number)
+    task.output.complete(number)
+
+
+def test_values_of_each_type_are_read_back(tmp_path: Path) -> None:
+    schema = {
+        "n": "bigint",
+        "small": "smallint",
+        "text": "string",
+        "price": "decimal(10,2)",
+        "day": "date",
+        "at": "timestamp",
+        "raw": "binary",
+        "ratio": "double",
+        "tags": "array<string>",
+        "sizes": "map<string,int>",
+    }
+    full = {
+        "n": 1,
+        "small": -5,
+        "text": "é" * 300,
+        "price": Decimal("12.50"),
+        "day": dt.date(2026, 3, 1),
+        "at": dt.datetime(2026, 3, 1, 12, 30, 0, 1, tzinfo=dt.UTC),
+        "raw": b"\x00\xff",
+        "ratio": 0.5,
+        "tags": ["a", "b"],
+        "sizes": {"x": 1},
+    }
+    empty = dict.fromkeys(schema)
+    task = ReportingTask(sink(tmp_path, schema=schema))
+    for row in (full, empty):
+        task.sink.execute(tracked(**row))
+    checkpoint(task, 1)
+    found = {row["n"]: row for row in iceberg_rows(tmp_path)}
+    assert found == {1: {**full, "sizes": [("x", 1)]}, None: empty}
+
+
+def test_each_file_has_one_partition_also_of_none_and_of_long_texts(tmp_path: Path) -> None:
+    task = ReportingTask(sink(tmp_path, schema={**SCHEMA, "day": "date"}, partition_by=("shop", "day")))
+    shops, days = ("north", "x" * 300, "", None), (dt.date(2026, 3, 1), dt.date(1969, 12, 31), None)
+    values = [{"n": n, "shop": shop, "day": day} for n, (shop, day) in enumerate((s, d) for s in shops for d in days)]
+    for row in [*values, *values]:
+        task.sink.execute(tracked(**row))
+    checkpoint(task, 1)
+    assert iceberg_rows(tmp_path) == sorted([*values, *values], key=repr)
+    partitions = [(one["partition"]["shop"], one["partition"]["day"]) for one in table(tmp_path).inspect.files().to_pylist()]
+    assert sorted(partitions, key=repr) == sorted(((row["shop"], row["day"]) for row in values), key=repr)
+
+
+def test_an_existing_table_is_written_by_its_own_partitions(tmp_path: Path) -> None:
+    from pyiceberg.transforms import DayTransform, TruncateTransform
+
+    ReportingTask(sink(tmp_path, schema={**SCHEMA, "at": "timestamp"}))
+    with table(tmp_path).update_spec() as spec:
+        spec.add_field("at", DayTransform(), "day")
+        spec.add_field("n", TruncateTransform(10), "tens")
+    task = ReportingTask(sink(tmp_path))
+    times = [dt.datetime(2026, 3, day, hour, tzinfo=dt.UTC) for day in (1, 2) for hour in (0, 23)]
+    for n, at in enumerate(times * 5):
+        task.sink.execute(tracked(n=n, shop="a", at=at))
+    checkpoint(task, 1)
+    assert numbers(tmp_path) == list(range(20))
+    assert len(table(tmp_path).inspect.files()) == 4
+
+
+def test_a_table_partitioned_in_a_way_that_files_do_not_show_is_refused(tmp_path: Path) -> None:
+    from pyiceberg.transforms import BucketTransform
+
+    ReportingTask(sink(tmp_path, schema=SCHEMA))
+    with table(tmp_path).update_spec() as spec:
+        spec.add_field("n", BucketTransform(4), "bucket")
+    with pytest.raises(ConfigError, match=r"shop.out is partitioned by bucket\[4\] of 'n', which IcebergSink does not write"):
+        ReportingTask(sink(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"schema": {"n": "bigint"}}, "has the columns n int64, shop string, and IcebergSink is given n int64"),
+        ({"schema": {**SCHEMA, "n": "int"}}, "given n int32"),
+        ({"schema": SCHEMA, "partition_by": "shop"}, "partitioned by nothing, and IcebergSink is given .'shop',."),
+    ],
+)
+def test_a_table_of_another_schema_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    ReportingTask(sink(tmp_path, schema=SCHEMA))
+    with pytest.raises(ConfigError, match=message):
+        ReportingTask(sink(tmp_path, **options))
+
+
+def test_a_missing_table_without_a_schema_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"table shop.out does not exist; make it, or give schema="):
+        ReportingTask(sink(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"table": "out"}, "table='out' must have a namespace"),
+        ({"schema": SCHEMA, "partition_by": "x"}, "partition_by has 'x'"),
+        ({"partition_by": "n"}, "needs schema="),
+        ({"schema": {"n": "double"}, "partition_by": "n"}, "'n' of type double"),
+        ({"schema": {"n": "bigint", "N": "bigint"}}, "upper and lower case"),
+        ({"schema": SCHEMA, "compression": "lzo"}, "compression='lzo'"),
+        ({"catalog": {"s3.path-style-access": True}}, "'true' and not True"),
+        ({"schema": SCHEMA, "roll_rows": 0}, "roll_rows=0"),
+        ({"schema": SCHEMA, "roll_size": 0}, "roll_size=0"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        IcebergSink(**{"catalog": {}, "table": TABLE, **arguments})
+
+
+def test_types_that_iceberg_lacks_are_refused() -> None:
+    import pyarrow as pa
+
+    for kind in (pa.uint32(), pa.timestamp("ns"), pa.list_(pa.uint8())):
+        with pytest.raises(ConfigError, match=r"which Iceberg does not have|which this sink does not write"):
+            IcebergSink({}, TABLE, schema=pa.schema([("n", kind)]))
+
+
+def test_a_tuple_that_does_not_fit_fails_alone(tmp_path: Path) -> None:
+    task = ReportingTask(sink(tmp_path, schema=SCHEMA, partition_by="shop"))
+    task.sink.execute(tracked(n=1, shop="north"))
+    with pytest.raises(UserError, match="field 'n'"):
+        task.sink.execute(tracked(n="1", shop="north"))
+    with pytest.raises(UserError, match="field 'shop'"):
+        task.sink.execute(tracked(n=1, shop=2))
+    checkpoint(task, 1)
+    assert numbers(tmp_path) == [1]
+
+
+def test_other_writers_are_no_obstacle_but_another_schema_is(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyiceberg.types import LongType
+
+    task = ReportingTask(sink(tmp_path, schema={"n": "bigint"}))
+    task.write(1)
+    task.snapshot(1)
+    table(tmp_path).append(pa.table({"n": [10]}))
+    task.output.complete(1)
+    assert numbers(tmp_path) == [1, 10]
+    with table(tmp_path).update_schema() as change:
+        change.add_column("more", LongType())
+    task.write(2)
+    checkpoint(task, 2)
+    assert numbers(tmp_path) == [1, 2, 10]
+    with table(tmp_path).update_schema(allow_incompatible_changes=True) as change:
+        change.delete_column("n")
+    task.write(3)
+    with pytest.raises(ConfigError, match=r"given another schema while the topology ran \('n'\)"):
+        checkpoint(task, 3)
+
+
+def test_a_commit_that_met_another_one_is_tried_again(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    task = ReportingTask(sink(tmp_path, schema={"n": "bigint"}))
+    task.write(1)
+    refresh, others = task.sink._log.refresh, iter(range(10, 13))
+
+    def refresh_before_another_commits() -> None:
+        refresh()
+        if (n := next(others, None)) is not None:
+            table(tmp_path).append(pa.table({"n": [n]}))
+
+    task.sink._log.refresh = refresh_before_another_commits
+    checkpoint(task, 1)
+    assert numbers(tmp_path) == [1, 10, 11, 12]
+
+
+def test_two_processes_that_repeat_a_commit_at_once_add_it_once(tmp_path: Path) -> None:
+    task, late = (ReportingTask(sink(tmp_path, schema={"n": "bigint"})) for _ in range(2))
+    task.write(1)
+    ((_, token),) = task.snapshot(1)
+    refresh = late.sink._log.refresh
+
+    def refresh_before_the_other_commits() -> None:
+        refresh()
+        late.sink._log.refresh = refresh
+        task.sink.commit(token)
+
+    late.sink._log.refresh = refresh_before_the_other_commits
+    late.sink.commit(token)
+    assert numbers(tmp_path) == [1] and len(table(tmp_path).snapshots()) == 1
+
+
+def test_two_topologies_of_one_name_are_reported_and_no_row_is_taken_for_written(tmp_path: Path) -> None:
+    one, other = (ReportingTask(sink(tmp_path, schema={"n": "bigint"})) for _ in range(2))
+    one.write(1)
+    other.write(2)
+    checkpoint(one, 1)
+    with pytest.raises(TopoEnvironmentError, match="must not both be called 'test'"):
+        checkpoint(other, 1)
+    assert numbers(tmp_path) == [1]
+
+
+def test_a_marker_outlives_the_snapshots_and_later_rows_follow_it(tmp_path: Path) -> None:
+    kind = SinkKind("iceberg", lambda folder: sink(folder, schema={"n": "bigint"}), lambda _: [], lambda _: [])
+    task = SinkTask(kind, tmp_path)
+    task.write(1)
+    savepoint = task.snapshot(1)
+    task.output.complete(1)
+    task.write(2)
+    task.snapshot(2)
+    task.output.complete(2)
+    task.die()
+    first, *_ = table(tmp_path).snapshots()
+    table(tmp_path).maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+    resumed = SinkTask(kind, tmp_path, 0, 1, savepoint)
+    resumed.write(3)
+    resumed.snapshot(3)
+    resumed.output.complete(3)
+    assert numbers(tmp_path) == [1, 2, 3]
+    assert table(tmp_path).properties["topo.test.sink.0"].startswith("3 test.sink-0-")
+
+
+def test_files_that_are_gone_are_reported_and_never_added(tmp_path: Path) -> None:
+    task = ReportingTask(sink(tmp_path, schema={"n": "bigint"}, roll_rows=1))
+    task.write(1, 2)
+    task.snapshot(1)
+    sorted(tmp_path.glob("warehouse/shop/out/data/.staged/*"))[0].unlink()
+    task.output.complete(1)
+    (text,) = task.texts()
+    assert "with 1 rows is neither staged nor published in table shop.out" in text
+    assert numbers(tmp_path) == [2]
+
+
+def test_a_batch_is_a_snapshot_and_its_tuples_are_acked_then(tmp_path: Path) -> None:
+    made = sink(tmp_path, schema=SCHEMA, partition_by="shop", roll_rows=2)
+    collector = started(made, delivery="at_least_once")
+    for n in range(5):
+        made.execute(tracked(n=n, shop="a"))
+    assert len(collector.acked) == 4
+    made.execute(TICK)
+    assert len(collector.acked) == 5 and len(iceberg_rows(tmp_path)) == 5
+    assert len(table(tmp_path).snapshots()) == 3 and "topo.test.sink.0" not in table(tmp_path).properties
+
+
+def test_a_catalog_that_is_not_reached_is_told_without_its_secrets(tmp_path: Path) -> None:
+    catalog = {"type": "rest", "uri": "http://127.0.0.1:9", "token": "planted"}
+    made = IcebergSink(catalog, TABLE, schema=SCHEMA)
+    assert "planted" not in repr(made)
+    with pytest.raises(TopoEnvironmentError, match=r"table shop.out cannot be opened: ") as raised:
+        ReportingTask(made)
+    assert "planted" not in str(raised.value)
+
+
+def test_a_batch_waits_at_most_half_of_the_message_timeout(tmp_path: Path) -> None:
+    config = replace(TopologyConfig(), delivery="at_least_once", message_timeout_s=6.0, tick_interval_s=5.0)
+    with pytest.raises(ConfigError, match="lower roll_interval"):
+        sink(tmp_path, schema=SCHEMA).open(TaskContext("test", "sink", 1, config=config))

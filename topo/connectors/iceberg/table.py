@@ -1,0 +1,201 @@
+"""An Iceberg table: opens or makes it, and adds files to it in one snapshot, with a marker. All of it blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from topo.connectors.iceberg.durable_files import DurableFileIO, folder_at
+from topo.connectors.iceberg.target import Partitions, columns_of
+from topo.connectors.secrets import secrets_of, without
+from topo.connectors.staging_places import LocalPlace, RemotePlace, StagingPlace
+from topo.connectors.store_files import StoreFiles
+from topo.connectors.table_publisher import NO_NUMBER, AddedFile, CommitRefusedError
+from topo.errors import ConfigError, TopoEnvironmentError, TopoError
+
+_RETRIES = "commit.retry.num-retries"
+
+
+class IcebergTable:
+    """One table, as of the last look.
+
+    Args:
+        catalog: its name in the user's .pyiceberg.yaml, or its properties as pyiceberg takes them.
+        name: of the table, with its namespace.
+    """
+
+    attempts = 20
+
+    def __init__(self, catalog: str | Mapping[str, str], name: str) -> None:
+        self._given, self._name = catalog, name
+        self._secrets = secrets_of({} if isinstance(catalog, str) else catalog)
+        self._table: Any = None
+        self._columns = pa.schema([])
+
+    def __str__(self) -> str:
+        return f"table {self._name}"
+
+    # -- the table -----------------------------------------------------------------------------------------------------------
+
+    def open(self, declared: pa.Schema | None, partition_by: Sequence[str]) -> tuple[pa.Schema, Partitions]:
+        """Open the table, or make it where it is missing and its columns are declared. Returns its columns and partitions.
+
+        Raises:
+            ConfigError: it is missing, has other columns than declared, or cannot be written by adding files.
+            TopoEnvironmentError: catalog or store are not reached, or refuse the user.
+        """
+        with self._explained("cannot be opened"):
+            catalog = self._catalog()
+            try:
+                self._table = catalog.load_table(self._name)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                if declared is None:
+                    raise ConfigError(
+                        f"{self} does not exist; make it, or give schema=, such as {{'user': 'string', 'cents': 'bigint'}}"
+                    ) from None
+                # Another task may have made it meanwhile.
+                with suppress(TableAlreadyExistsError):
+                    self._create(catalog, declared, partition_by)
+                self._table = catalog.load_table(self._name)
+        self._columns, self._spec = columns_of(self._table), self._table.spec()
+        if declared is not None:
+            self._check_declared(declared, partition_by)
+        return self._columns, Partitions(self._table, self._columns)
+
+    def _catalog(self) -> Any:
+        if isinstance(self._given, str):
+            catalog = load_catalog(self._given)
+        else:
+            catalog = load_catalog("topo", **self._given)
+        warehouse = catalog.properties.get("warehouse")
+        if warehouse is not None and folder_at(warehouse) is not None:
+            # The catalog makes the table's files by this setting. The library leaves syncing to the operating system.
+            catalog.properties.setdefault("py-io-impl", f"{DurableFileIO.__module__}.{DurableFileIO.__qualname__}")
+        return catalog
+
+    def _create(self, catalog: Any, declared: pa.Schema, partition_by: Sequence[str]) -> None:
+        catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+        with catalog.create_table_transaction(self._name, declared) as transaction, transaction.update_spec() as spec:
+            for name in partition_by:
+                spec.add_identity(name)
+
+    def _check_declared(self, declared: pa.Schema, partition_by: Sequence[str]) -> None:
+        types, found = ({field.name: field.type for field in schema} for schema in (declared, self._columns))
+        if types != found:
+            raise ConfigError(
+                f"{self} has the columns {_text(found)}, and IcebergSink is given {_text(types)}: write to another table, give the "
+                "schema that it has, or leave schema= out"
+            )
+        names = [self._table.schema().find_column_name(field.source_id) for field in self._spec.fields]
+        if names != list(partition_by) or any(str(field.transform) != "identity" for field in self._spec.fields):
+            raise ConfigError(
+                f"{self} is partitioned by {', '.join(map(str, self._spec.fields)) or 'nothing'}, and IcebergSink is given "
+                f"{tuple(partition_by) or 'nothing'}: write to another table, give its own, or leave schema= out"
+            )
+
+    @property
+    def location(self) -> str:
+        """The folder of its data files, as a URL or a path."""
+        return str(self._table.properties.get("write.data.path") or f"{self._table.location().rstrip('/')}/data")
+
+    def place(self) -> StagingPlace:
+        """Return where files for the table are staged: in the folder of its data files.
+
+        Raises:
+            ConfigError: pyarrow does not reach that store.
+        """
+        folder = folder_at(self.location)
+        if folder is not None:
+            return LocalPlace(folder)
+        files = self._table.io
+        if not isinstance(files, PyArrowFileIO):
+            raise ConfigError(f"{self}: IcebergSink reaches {self.location} by pyarrow alone, and not by {type(files).__name__}")
+        scheme, host, path = files.parse_location(self.location, files.properties)
+        return RemotePlace(StoreFiles(files.fs_by_scheme(scheme, host)), path)
+
+    def refresh(self) -> None:
+        """Read the snapshots that were added since the last look.
+
+        Raises:
+            ConfigError: the table has other columns or partitions now.
+        """
+        with self._explained("cannot be read"):
+            self._table.refresh()
+        found = columns_of(self._table)
+        changed = [field.name for field in self._columns if field.name not in found.names or not _takes(found, field)]
+        changed += [field.name for field in found if not field.nullable and field.name not in self._columns.names]
+        if changed or self._table.spec() != self._spec:
+            what = ", ".join(map(repr, changed)) or "its partitions"
+            raise ConfigError(f"{self} was given another schema while the topology ran ({what}); restart it with that schema")
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------------
+
+    def marker(self, writer: str) -> int:
+        """Return the number of the last transaction of a writer, as of the last look."""
+        number, _, _ = self._table.properties.get(writer, str(NO_NUMBER)).partition(" ")
+        return int(number)
+
+    def has(self, names: Sequence[str]) -> bool:
+        """Whether the table was given one of these files, as of the last look. It reads all names, but for the last transactions."""
+        first = [value.partition(" ")[2] for key, value in self._table.properties.items() if key.startswith("topo.")]
+        if not set(names).isdisjoint(first):
+            return True
+        with self._explained("cannot be read"):
+            paths = self._table.inspect.data_files()["file_path"].to_pylist()
+        return not {path.rpartition("/")[2] for path in paths}.isdisjoint(names)
+
+    def add(self, files: Sequence[AddedFile], writer: str | None, number: int) -> None:
+        """Add files in one snapshot, with the marker of a writer, to the table as of the last look.
+
+        Raises:
+            CommitRefusedError: another process has added a snapshot meanwhile, so nothing was added.
+            TopoEnvironmentError: files may have been added.
+        """
+        table, metadata = self._table, self._table.metadata
+        # The library's own repetition would not look at the marker. This copy is for this commit: the next one looks again.
+        table.metadata = metadata.model_copy(update={"properties": {**metadata.properties, _RETRIES: "0"}})
+        with self._explained("takes no new snapshot"), table.transaction() as transaction:
+            if writer is not None:
+                # A table property, since snapshots expire.
+                transaction.set_properties({writer: f"{number} {files[0].name}"})
+            transaction.add_files([f"{self.location}/{file.name}" for file in files], check_duplicate_files=False)
+
+    def close(self) -> None:
+        """Close the connections to the catalog."""
+        if self._table is not None:
+            self._table.catalog.close()
+
+    def sync(self) -> None:
+        """Do nothing: what the catalog names was durable before."""
+
+    # -- errors --------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """Have an error of the library, whose classes have no common base, leave the block as one of topo's, without secrets."""
+        try:
+            yield
+        except TopoError:
+            raise
+        except CommitFailedException as error:
+            raise CommitRefusedError(self._shown(error, what)) from None
+        except Exception as error:
+            raise TopoEnvironmentError(self._shown(error, what)) from None
+
+    def _shown(self, error: BaseException, what: str) -> str:
+        return without(self._secrets, f"{self} {what}: {str(error) or type(error).__name__}")
+
+
+def _takes(columns: pa.Schema, field: pa.Field) -> bool:
+    found = columns.field(field.name)
+    return bool(found.type.equals(field.type) and (found.nullable or not field.nullable))
+
+
+def _text(columns: Mapping[str, pa.DataType]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())

@@ -1,0 +1,105 @@
+"""The columns and partitions of an Iceberg table, as its sink writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.expressions.literals import literal
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from topo.connectors.parquet_file import checkers_of, parquet_schema
+from topo.errors import ConfigError, UserError
+
+_LARGE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+
+
+def declared_columns(columns: Any, partition_by: Sequence[str]) -> pa.Schema:
+    """Return declared columns with the types that Iceberg stores.
+
+    Args:
+        columns: types by name, or a schema of pyarrow's.
+        partition_by: names of columns.
+
+    Raises:
+        ConfigError: no Iceberg table has such columns.
+    """
+    schema = parquet_schema(columns)
+    if missing := [name for name in partition_by if name not in schema.names]:
+        raise ConfigError(f"partition_by has {', '.join(map(repr, missing))}; schema has {', '.join(map(repr, schema.names))}")
+    if len({name.lower() for name in schema.names}) < len(schema.names):
+        raise ConfigError("schema has two fields that differ only in upper and lower case, which readers do not distinguish")
+    fields = [field.with_type(_stored(field.type, field.name)) for field in schema]
+    for name in partition_by:
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+            raise ConfigError(
+                f"partition_by has {name!r} of type {kind}; partition by a text, a whole number, a date or the like"
+            )
+    return pa.schema(fields)
+
+
+def _stored(kind: pa.DataType, name: str) -> pa.DataType:
+    """Return the type that a declared one has when it is read back."""
+    if pa.types.is_int8(kind) or pa.types.is_int16(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if pa.types.is_timestamp(kind) or pa.types.is_unsigned_integer(kind) or pa.types.is_float16(kind):
+        raise ConfigError(f"schema has field {name!r} of type {kind}, which Iceberg does not have")
+    return _inside(kind, lambda inner: _stored(inner, name))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type of pyiceberg's with offsets of the usual size."""
+    return _inside(_LARGE.get(kind, kind), _plain)
+
+
+def _inside(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(change(kind.value_type)).with_name("element"))
+    if pa.types.is_map(kind):
+        return pa.map_(change(kind.key_type), kind.item_field.with_type(change(kind.item_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(change(field.type)) for field in kind])
+    return kind
+
+
+def columns_of(table: Table) -> pa.Schema:
+    """Return the columns of a table. Raises ConfigError for types that this sink does not write."""
+    found = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    return parquet_schema(pa.schema([field.with_type(_plain(field.type)).remove_metadata() for field in found]))
+
+
+class Partitions:
+    """Takes the partition of a row out of its tuple, so that each file is in one partition.
+
+    Raises:
+        ConfigError: the table is partitioned in a way that the values of a file do not show.
+    """
+
+    def __init__(self, table: Table, columns: pa.Schema) -> None:
+        self._parts = []
+        for field in table.spec().fields:
+            source = table.schema().find_field(field.source_id)
+            if source.name not in columns.names or not field.transform.preserves_order:
+                raise ConfigError(
+                    f"table {'.'.join(table.name())} is partitioned by {field.transform} of {source.name!r}, which IcebergSink "
+                    "does not write: partition by identity, year, month, day, hour or truncate of a column"
+                )
+            kind, place = source.field_type, columns.get_field_index(source.name)
+            check = checkers_of(pa.schema([columns.field(place)]))[0]
+            self._parts.append((source.name, kind, field.transform.transform(kind), check))
+
+    def of(self, record: Mapping[str, Any], component: str) -> tuple[Any, ...]:
+        """Return the partition of a tuple. Raises UserError, which names the field."""
+        found = []
+        for name, kind, transform, check in self._parts:
+            if name not in record:
+                raise UserError(f"a tuple from {component!r} has no field {name!r}, by which this table is partitioned")
+            value = record[name]
+            check(value, component)
+            found.append(None if value is None else transform(literal(value).to(kind).value))
+        return tuple(found)
