@@ -3,6 +3,7 @@
     python -m benchmarks.files                      500,000 rows, five runs of each in turn
     python -m benchmarks.files --rows 100000 --runs 9
     python -m benchmarks.files --commits 500        steps of 500 checkpoints of a DeltaSink, beside write_deltalake
+    python -m benchmarks.files --commits 500 --table iceberg        of an IcebergSink, beside `append` of pyiceberg
 
 Figures are processor time of the process, which other work on the machine changes little. A spout's messages are dropped as soon
 as they were emitted; a sink has one checkpoint, whose files are durable and published at the end. Those of commits are of a table
@@ -26,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from topo import DeltaSink, FilesSink, FilesSpout, TextFileSpout
+from topo import DeltaSink, FilesSink, FilesSpout, IcebergSink, TextFileSpout
 from topo.api.context import TaskContext
 from topo.api.streams import declared_streams
 from topo.api.tuples import Origin
@@ -149,10 +150,37 @@ def write_bare_delta(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[st
     return len(rows)
 
 
-def measure_commits(folder: Path, count: int, rows: list[tuple[Any, ...]], fields: tuple[str, ...], **settings: Any) -> None:
-    """Print how long the steps of checkpoints of a DeltaSink take, and what versions without topo take: milliseconds."""
-    task = _SinkTask(DeltaSink(folder / "sink", **settings))
-    steps: dict[str, list[tuple[float, float]]] = {"pre_commit": [], "commit": [], "write_deltalake": []}
+def iceberg_catalog(folder: Path) -> dict[str, str]:
+    """Return the properties of a catalog whose tables are below a folder."""
+    return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder}"}
+
+
+def iceberg_sink(folder: Path, **settings: Any) -> IcebergSink:
+    """Return a sink whose catalog is in a folder."""
+    folder.mkdir()
+    return IcebergSink(iceberg_catalog(folder), "made.sink", **settings)
+
+
+def write_bare_iceberg(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...]) -> int:
+    """Add to an Iceberg table as a program without topo does: one table in memory, one snapshot."""
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+
+    kinds = (pa.int64(), pa.string(), pa.float64())
+    arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    table = pa.table(arrays, names=list(fields))
+    catalog = load_catalog("topo", **iceberg_catalog(folder))
+    catalog.create_namespace_if_not_exists("bare")
+    catalog.create_table_if_not_exists("bare.table", table.schema).append(table)
+    return len(rows)
+
+
+def measure_commits(
+    sink: Any, bare: Callable[[], object], count: int, rows: list[tuple[Any, ...]], fields: tuple[str, ...]
+) -> None:
+    """Print how long the steps of checkpoints of a sink take, and what the same rows take without topo: milliseconds."""
+    task = _SinkTask(sink)
+    steps: dict[str, list[tuple[float, float]]] = {"pre_commit": [], "commit": [], "without topo": []}
 
     def timed(step: str, call: Callable[[], object]) -> None:
         began, cpu = time.perf_counter(), time.process_time()
@@ -163,7 +191,7 @@ def measure_commits(folder: Path, count: int, rows: list[tuple[Any, ...]], field
         task.write(rows, fields)
         timed("pre_commit", partial(task.output.snapshot, number))
         timed("commit", partial(task.output.complete, number))
-        timed("write_deltalake", partial(write_bare_delta, folder, rows, fields))
+        timed("without topo", bare)
     task.sink.cleanup()
     part = max(1, count // 10)
     for name, taken in steps.items():
@@ -194,13 +222,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--commits", type=int)
+    parser.add_argument("--table", choices=["delta", "iceberg"], default="delta", help="with --commits")
     options = parser.parse_args()
     fields = ("number", "word", "price")
     rows = [(n, f"word-{n % 10_000}", n / 7) for n in range(options.rows)]
     schema = {"number": "bigint", "word": "string", "price": "double"}
     if options.commits is not None:
         with tempfile.TemporaryDirectory() as made:
-            measure_commits(Path(made), options.commits, rows[:1000], fields, schema=schema)
+            folder, few = Path(made), rows[:1000]
+            sink: Any = DeltaSink(folder / "sink", schema=schema)
+            if options.table == "iceberg":
+                sink = iceberg_sink(folder / "sink", schema=schema)
+            write = write_bare_delta if options.table == "delta" else write_bare_iceberg
+            measure_commits(sink, partial(write, folder, few, fields), options.commits, few, fields)
         return
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -220,6 +254,11 @@ def main() -> None:
         writing |= {
             "bare Delta": lambda target: write_bare_delta(target, rows, fields),
             "DeltaSink": lambda target: write_sink(target, rows, fields, DeltaSink, schema=schema),
+        }
+    if find_spec("pyiceberg") is not None:
+        writing |= {
+            "bare Iceberg": lambda target: write_bare_iceberg(target, rows, fields),
+            "IcebergSink": lambda target: write_sink(target, rows, fields, iceberg_sink, schema=schema),
         }
     times |= measured(writing, options.runs, None)
     if options.json:

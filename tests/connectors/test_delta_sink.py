@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import runpy
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.connectors.s3_store import bucket, server, store
 from tests.connectors.sink_tasks import ReportingTask
 from tests.contract.two_phase_sinks import IN_A_STORE, KindContract, SinkKind
-from tests.servers import s3
 from tests.servers.server import Server, need
 from topo import DeltaSink
 from topo.errors import TopoEnvironmentError
 from topo.testing import TopologyTest
+
+__all__ = ["bucket", "server"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("delta")]
 
@@ -24,16 +25,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_gro
 @pytest.fixture(scope="module", autouse=True)
 def _client() -> None:
     need(("deltalake", "pyarrow"))
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NO_PROXY", "127.0.0.1")
-        patch.setenv("no_proxy", "127.0.0.1")
-        started = s3.start(tmp_path_factory.mktemp("s3"))
-        yield started
-        started.stop()
 
 
 @pytest.fixture
@@ -45,21 +36,6 @@ def options(server: Server) -> dict[str, str]:
         "AWS_REGION": "us-east-1",
         "AWS_ALLOW_HTTP": "true",
     }
-
-
-@pytest.fixture
-def bucket(server: Server) -> str:
-    name = f"test-{secrets.token_hex(6)}"
-    store(server).mkdir(name)
-    return name
-
-
-def store(server: Server) -> Any:
-    """The store as another program sees it."""
-    from s3fs import S3FileSystem
-
-    settings = {"key": "topo", "secret": "planted", "endpoint_url": server.address}
-    return S3FileSystem(**settings, use_listings_cache=False, skip_instance_cache=True)
 
 
 @pytest.fixture

@@ -13,7 +13,13 @@ from tests.servers.server import need
 
 __all__ = ["a_folder_for_what_it_writes", "local_cluster"]
 
-NEEDS = {"delta.md": ("deltalake",), "http.md": ("aiohttp",), "mqtt.md": ("paho",), "rabbitmq.md": ("pika",)}
+NEEDS = {
+    "delta.md": ("deltalake",),
+    "http.md": ("aiohttp",),
+    "iceberg.md": ("pyiceberg",),
+    "mqtt.md": ("paho",),
+    "rabbitmq.md": ("pika",),
+}
 """Packages that a page needs beside its server."""
 
 GROUPS = {"rabbitmq.md": "rabbitmq"}

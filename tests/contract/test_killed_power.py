@@ -35,7 +35,7 @@ def lives(
 ) -> Iterator[tuple[Path, list[Any]]]:
     """Yield the folder and the reports of a process whose power fails before its steps, every third one, and after the last.
 
-    stride: it fails before every so many of those steps.
+    stride: of those steps, the power fails before each `stride`-th.
     """
     step, is_done = list(Loss).index(loss), False
     while not is_done:

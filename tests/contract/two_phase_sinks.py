@@ -194,11 +194,11 @@ def iceberg_catalog(folder: Path) -> dict[str, str]:
     return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder / 'warehouse'}"}
 
 
-def iceberg_rows(folder: Path, table: str = "shop.out") -> list[dict[str, Any]]:
-    """The rows of a table of that catalog; none while it is missing."""
+def iceberg_rows(folder: Path, table: str = "shop.out", given: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    """The rows of a table of a catalog, by default that of the folder; none while it is missing."""
     from pyiceberg.catalog import load_catalog
 
-    catalog = load_catalog("topo", **iceberg_catalog(folder))
+    catalog = load_catalog("topo", **(given or iceberg_catalog(folder)))
     found: list[dict[str, Any]] = catalog.load_table(table).scan().to_arrow().to_pylist() if catalog.table_exists(table) else []
     return sorted(found, key=repr)
 

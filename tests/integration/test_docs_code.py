@@ -20,7 +20,7 @@ __all__ = ["local_cluster"]
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SERVED = ("delta.md", "http.md", "kafka-sink.md", "mqtt.md", "nats.md", "postgres.md", "rabbitmq.md", "redis.md")
+SERVED = ("delta.md", "http.md", "iceberg.md", "kafka-sink.md", "mqtt.md", "nats.md", "postgres.md", "rabbitmq.md", "redis.md")
 """Pages whose code needs a server or an extra: tests/connectors/test_pages.py runs them, and has the fixtures of their tests."""
 PAGES = [
     page

@@ -81,6 +81,7 @@ IO_MODULES = {
 IO_EXCEPTIONS = {
     ("operators/mailbox/mailbox.py", "threading"): "other threads post to it, so it holds a lock",
     ("operators/time/clock.py", "time"): "the one place that may read a clock",
+    ("connectors/table_publisher.py", "time"): "the wait before a commit that met another one is tried again",
     ("connectors/delta/log.py", "time"): "the time of a file, which readers of the table see",
     ("connectors/postgres/session.py", "time"): "a task that begins waits for its server",
     ("connectors/file_folders.py", "time"): "the age of a file, which the same clock has stamped",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from topo.api.context import TaskContext
@@ -54,7 +54,7 @@ class TableLog(Protocol):
         """Add files with the marker of a writer. Raises CommitRefusedError when its marker has changed since the last look."""
 
     def sync(self) -> None:
-        """Make what was added durable."""
+        """Make the added files durable."""
 
 
 class TablePublisher:
@@ -64,7 +64,7 @@ class TablePublisher:
         context: of the task.
         log: of the table.
         files: of the open transaction.
-        report: takes errors that nobody waits for.
+        report: takes errors that are not raised.
         is_staged: the delivery is `exactly_once`, so transactions have markers.
     """
 
@@ -80,7 +80,7 @@ class TablePublisher:
         self._log, self._files, self._report, self._is_staged = log, files, report, is_staged
         self._link = ServerLink(log, context, report, _is_unreachable)
         self._writer = f"topo.{context.topology}.{context.component}.{context.task_index}"
-        self._number = NO_NUMBER
+        self._number, self._chance = NO_NUMBER, Random()
         self._unsure: set[str] = set()
         """First files of commits that ended with an error: the table may have them."""
         self._clock, self._progress = context.clock, context.progress
@@ -129,7 +129,7 @@ class TablePublisher:
             except CommitRefusedError:
                 if attempt == self._log.attempts:
                     raise
-                time.sleep(random.uniform(0, attempt * _WAIT_S))
+                time.sleep(self._chance.uniform(0, attempt * _WAIT_S))
                 self._log.refresh()
                 # A former process may have finished this transaction at the same time.
                 if self._is_done(writer, number, files, is_unsure=True):

@@ -277,7 +277,7 @@ def test_a_batch_is_a_snapshot_and_its_tuples_are_acked_then(tmp_path: Path) -> 
     assert len(table(tmp_path).snapshots()) == 3 and "topo.test.sink.0" not in table(tmp_path).properties
 
 
-def test_a_catalog_that_is_not_reached_is_told_without_its_secrets(tmp_path: Path) -> None:
+def test_a_catalog_that_is_not_reached_is_reported_without_its_secrets(tmp_path: Path) -> None:
     catalog = {"type": "rest", "uri": "http://127.0.0.1:9", "token": "planted"}
     made = IcebergSink(catalog, TABLE, schema=SCHEMA)
     assert "planted" not in repr(made)

@@ -172,7 +172,7 @@ class IcebergTable:
             self._table.catalog.close()
 
     def sync(self) -> None:
-        """Do nothing: what the catalog names was durable before."""
+        """Do nothing: all files that the catalog names are durable."""
 
     # -- errors --------------------------------------------------------------------------------------------------------------
 
