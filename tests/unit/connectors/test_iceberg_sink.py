@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -73,6 +75,20 @@ def test_values_of_each_type_are_read_back(tmp_path: Path) -> None:
     checkpoint(task, 1)
     found = {row["n"]: row for row in iceberg_rows(tmp_path)}
     assert found == {1: {**full, "sizes": [("x", 1)]}, None: empty}
+
+
+def test_tasks_that_make_the_table_at_the_same_moment_all_open_it(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        for number in range(5):
+            folder, at_once = tmp_path / str(number), Barrier(6)
+
+            def opened(folder: Path = folder, at_once: Barrier = at_once) -> None:
+                made = sink(folder, schema=SCHEMA)
+                at_once.wait()
+                ReportingTask(made)
+
+            for done in [pool.submit(opened) for _ in range(6)]:
+                done.result()
 
 
 def test_each_file_has_one_partition_also_of_none_and_of_long_texts(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class IcebergSink(TwoPhaseSink):
-    """Adds tuples to an Iceberg table, as rows of parquet files. Several tasks, topologies and other writers may add to one table.
+    """Adds tuples to an Iceberg table, as rows of parquet files. Other tasks, topologies and writers may add to it, too.
 
         catalog = {"type": "sql", "uri": "sqlite:////data/catalog.db", "warehouse": "file:///data/warehouse"}
         builder.set_bolt("orders", IcebergSink(catalog, "shop.orders", schema={"user": "string", "cents": "bigint"}))
@@ -35,9 +35,9 @@ class IcebergSink(TwoPhaseSink):
     | `at_least_once` | no row is missing; some repeat after a recovery |
     | `at_most_once` | rows can be missing |
 
-    With `exactly_once` each task adds one snapshot for each checkpoint in which it had rows, together with a marker: a property of
-    the table with the number of its last transaction. A commit that is repeated, by any process, finds the marker and adds nothing.
-    With the other modes a batch is a snapshot, when it has `roll_rows` or `roll_size`, or after `roll_interval`.
+    With `exactly_once` each task adds one snapshot for each checkpoint in which it had rows, together with a marker: a property
+    of the table with the number of its last transaction. A commit that is repeated, by any process, finds the marker and adds
+    nothing. With the other modes a batch is a snapshot, when it has `roll_rows` or `roll_size`, or after `roll_interval`.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class IcebergSink(TwoPhaseSink):
         """Keep where to write; nothing is opened yet.
 
         Args:
-            catalog: its properties as pyiceberg takes them, such as {"type": "rest", "uri": "https://..."}; or the name of a catalog in
-                the file .pyiceberg.yaml, which each worker's host must have.
+            catalog: its properties as pyiceberg takes them, such as {"type": "rest", "uri": "https://..."}; or the name of a
+                catalog in the file .pyiceberg.yaml, which each worker's host must have.
             table: its name, with its namespace: "shop.orders".
             partition_by: columns whose values the table that is made is partitioned by. It takes a schema.
             schema: types by column, such as {"user": "string", "cents": "bigint", "price": "decimal(10,2)"}, with the names that

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from topo.connectors.iceberg.durable_files import DurableFileIO, folder_at
@@ -20,6 +20,8 @@ from topo.connectors.table_publisher import NO_NUMBER, AddedFile, CommitRefusedE
 from topo.errors import ConfigError, TopoEnvironmentError, TopoError
 
 _RETRIES = "commit.retry.num-retries"
+_ATTEMPTS = 4
+"""How often a missing table is made."""
 
 
 class IcebergTable:
@@ -59,9 +61,7 @@ class IcebergTable:
                     raise ConfigError(
                         f"{self} does not exist; make it, or give schema=, such as {{'user': 'string', 'cents': 'bigint'}}"
                     ) from None
-                # Another task may have made it meanwhile.
-                with suppress(TableAlreadyExistsError):
-                    self._create(catalog, declared, partition_by)
+                self._make(catalog, declared, partition_by)
                 self._table = catalog.load_table(self._name)
         self._columns, self._spec = columns_of(self._table), self._table.spec()
         if declared is not None:
@@ -69,15 +69,30 @@ class IcebergTable:
         return self._columns, Partitions(self._table, self._columns)
 
     def _catalog(self) -> Any:
-        if isinstance(self._given, str):
-            catalog = load_catalog(self._given)
-        else:
-            catalog = load_catalog("topo", **self._given)
+        name, properties = (self._given, {}) if isinstance(self._given, str) else ("topo", self._given)
+        try:
+            catalog = load_catalog(name, **properties)
+        except Exception:
+            # Another task may have made the database of a catalog of SQL at the same moment.
+            catalog = load_catalog(name, **properties)
         warehouse = catalog.properties.get("warehouse")
         if warehouse is not None and folder_at(warehouse) is not None:
             # The catalog makes the table's files by this setting. The library leaves syncing to the operating system.
             catalog.properties.setdefault("py-io-impl", f"{DurableFileIO.__module__}.{DurableFileIO.__qualname__}")
         return catalog
+
+    def _make(self, catalog: Any, declared: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Make the table, while other tasks may do the same: which error that gives depends on the catalog."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._create(catalog, declared, partition_by)
+            except Exception:
+                if catalog.table_exists(self._name):
+                    return
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            else:
+                return
 
     def _create(self, catalog: Any, declared: pa.Schema, partition_by: Sequence[str]) -> None:
         catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
@@ -89,8 +104,8 @@ class IcebergTable:
         types, found = ({field.name: field.type for field in schema} for schema in (declared, self._columns))
         if types != found:
             raise ConfigError(
-                f"{self} has the columns {_text(found)}, and IcebergSink is given {_text(types)}: write to another table, give the "
-                "schema that it has, or leave schema= out"
+                f"{self} has the columns {_text(found)}, and IcebergSink is given {_text(types)}: write to another table, "
+                "give the schema that it has, or leave schema= out"
             )
         names = [self._table.schema().find_column_name(field.source_id) for field in self._spec.fields]
         if names != list(partition_by) or any(str(field.transform) != "identity" for field in self._spec.fields):
@@ -142,7 +157,7 @@ class IcebergTable:
         return int(number)
 
     def has(self, names: Sequence[str]) -> bool:
-        """Whether the table was given one of these files, as of the last look. It reads all names, but for the last transactions."""
+        """Whether the table was given one of these files, as of the last look. Unless a marker names one, it reads all names."""
         first = [value.partition(" ")[2] for key, value in self._table.properties.items() if key.startswith("topo.")]
         if not set(names).isdisjoint(first):
             return True
