@@ -18,6 +18,9 @@ from topo.connectors.followed_file import FollowedFile
 from topo.connectors.line_reader import LineReader
 from topo.errors import ConfigError
 
+_LOOK_LINES = 1000
+"""Lines between two looks at the lag."""
+
 
 class TailSpout(RetryingSpout):
     """Emits the lines of a file, and then each line that is appended. It never ends.
@@ -29,6 +32,8 @@ class TailSpout(RetryingSpout):
     rest of the old file is read before the new one; also when the rotation, or several, happened while the topology was down, as
     long as the old files are there under names that `rotated` matches and are not compressed. Where a file that was not read to
     its end is gone, an error is reported (`topo errors`) and the spout continues with the files that are left.
+
+    The gauge `lag_bytes` shows how many bytes it has still to read, as of a look every thousand lines and whenever there is none.
 
     A line is emitted when its newline is written. Waits for a file that does not exist yet. Each task follows one file, so the
     parallelism is the number of paths.
@@ -96,6 +101,7 @@ class TailSpout(RetryingSpout):
             where = f"TailSpout {context.component!r}"
             raise ConfigError(f"{where} follows one file, but {path} is a folder; give the path of a file")
         self._collector = collector
+        self._lag, self._lines = context.metrics.gauge("lag_bytes"), 0
         pattern = f"{glob.escape(path.name)}[.-]*" if self._rotated is None else self._rotated
         rotated = re.compile(fnmatch.translate(pattern))
         self._file = FollowedFile(path, self._reader, rotated, self._wait_s, collector.report_error, "TailSpout")
@@ -109,6 +115,9 @@ class TailSpout(RetryingSpout):
         line = self._file.next_line()
         if line is not None:
             self._collector.emit((line,), self._file.position)
+            self._lines += 1
+        if line is None or self._lines % _LOOK_LINES == 1:
+            self._lag.set(self._file.unread())
 
     def close(self) -> None:
         """Close the file."""

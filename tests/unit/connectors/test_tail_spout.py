@@ -26,7 +26,8 @@ class Tail:
         self.errors: list[BaseException] = []
         self.spout = TailSpout(path, **{"rotate_wait": "0s", **options})
         self.collector = MessageCollector("tail", declared_streams(("line",)), self.errors.append)
-        self.spout.open(context(committed=committed), self.collector)
+        self.context = context(committed=committed)
+        self.spout.open(self.context, self.collector)
 
     def again(self, position: Any = "last") -> Tail:
         self.spout.close()
@@ -331,3 +332,15 @@ def test_what_cannot_be_is_refused(log: Path) -> None:
         TailSpout(log, max_line=0)
     with pytest.raises(ConfigError, match="is a folder"):
         TailSpout(log.parent).open(context(0, 1), MessageCollector("t", declared_streams(("line",)), lambda error: None))
+
+
+def test_the_lag_is_all_that_is_unread_also_in_rotated_files(log: Path) -> None:
+    write(log, "one", "two", "three")
+    tail = Tail(log, rotate_wait="1h")
+    gauge = tail.context.metrics.gauge("lag_bytes")
+    tail.spout.next_tuple()
+    assert gauge.value == len("two\nthree\n")
+    rename(log)
+    write(log, "four")
+    assert tail.read() == ["two", "three"]
+    assert gauge.value == len("four\n")
