@@ -10,6 +10,7 @@ from tests.cli.drive import EXAMPLES, call
 
 CLIENTS = {
     "delta_orders": "deltalake",
+    "iceberg_visits": "pyiceberg",
     "kafka_orders": "confluent_kafka",
     "kafka_to_postgres": "confluent_kafka",
     "machine_alerts": "paho",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.servers.server import Server, need
 from topo import IcebergSink, IterableSpout, Topology, TopologyBuilder
 from topo.errors import TopoEnvironmentError
 from topo.testing import TopologyTest
+from topologies import iceberg_visits
 
 __all__ = ["bucket", "server"]
 
@@ -100,3 +102,17 @@ def test_a_topology_with_several_tasks_has_each_row_once_whatever_crashes(tmp_pa
     test.crash(crash)
     test.advance("15s")
     assert sorted(row["n"] for row in iceberg_rows(tmp_path, "shop.out", given)) == list(range(3000))
+
+
+@pytest.mark.parametrize("crash", ["clicks", "window", "table"])
+def test_the_example_has_each_row_once_whatever_crashes(tmp_path: Path, crash: str) -> None:
+    test = TopologyTest(lambda: iceberg_visits.topology(str(tmp_path), 9000))
+    test.advance("1500ms")
+    test.crash(crash)
+    test.advance("15s")
+    visits = [iceberg_visits.visit(click.user, click.at // 60_000 * 60_000, 1) for click in iceberg_visits.made_up(9000)]
+    clicks = Counter((one.day, one.minute, one.user) for one in visits)
+    rows = iceberg_visits.read(str(tmp_path)).to_pylist()
+    assert Counter({(row["day"], row["minute"], row["user"]): row["clicks"] for row in rows}) == clicks and len(rows) == len(
+        clicks
+    )

@@ -332,6 +332,7 @@ def test_every_example_is_here() -> None:
     tested = {"access_log", "bulk_insert", "diamond", "enrichment", "file_orders", "flights", "flights_on_spark", "top_n"}
     with_servers = {
         "delta_orders",
+        "iceberg_visits",
         "kafka_orders",
         "kafka_to_postgres",
         "machine_alerts",
