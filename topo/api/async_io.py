@@ -55,17 +55,22 @@ class RetryStrategy(ABC):
         """Milliseconds to wait after attempt number `attempt`, counted from 1."""
 
 
-def _check_attempts(max_attempts: int) -> None:
-    if max_attempts <= 0:
-        raise UserError(f"a retry strategy needs max_attempts above zero; got {max_attempts}")
+class _CountedRetry(RetryStrategy):
+    """At most `max_attempts` repetitions; without any condition each exception asks for one."""
+
+    def __init__(self, max_attempts: int, if_result: ResultPredicate | None, if_error: ErrorPredicate | None) -> None:
+        if max_attempts <= 0:
+            raise UserError(f"a retry strategy needs max_attempts above zero; got {max_attempts}")
+        self._max_attempts = max_attempts
+        self.result_predicate = if_result
+        self.error_predicate = (lambda _error: True) if if_result is None and if_error is None else if_error
+
+    def can_retry(self, attempt: int) -> bool:
+        """Whether fewer than `max_attempts` repetitions were made."""
+        return attempt <= self._max_attempts
 
 
-def _error_predicate(if_result: ResultPredicate | None, if_error: ErrorPredicate | None) -> ErrorPredicate | None:
-    """Return what decides on exceptions: without any condition, each asks for another attempt."""
-    return (lambda _error: True) if if_result is None and if_error is None else if_error
-
-
-class FixedDelayRetry(RetryStrategy):
+class FixedDelayRetry(_CountedRetry):
     """The same pause before each of at most `max_attempts` repetitions.
 
     Args:
@@ -87,22 +92,15 @@ class FixedDelayRetry(RetryStrategy):
         if_result: ResultPredicate | None = None,
         if_error: ErrorPredicate | None = None,
     ) -> None:
-        _check_attempts(max_attempts)
-        self._max_attempts = max_attempts
+        super().__init__(max_attempts, if_result, if_error)
         self._delay_ms = duration_ms(delay)
-        self.result_predicate = if_result
-        self.error_predicate = _error_predicate(if_result, if_error)
-
-    def can_retry(self, attempt: int) -> bool:
-        """Whether fewer than `max_attempts` repetitions were made."""
-        return attempt <= self._max_attempts
 
     def backoff_ms(self, attempt: int) -> int:
         """The delay."""
         return self._delay_ms
 
 
-class ExponentialBackoffRetry(RetryStrategy):
+class ExponentialBackoffRetry(_CountedRetry):
     """A pause that grows by a factor up to a limit, before each of at most `max_attempts` repetitions.
 
     The other arguments and the errors are those of `FixedDelayRetry`.
@@ -123,17 +121,10 @@ class ExponentialBackoffRetry(RetryStrategy):
         if_result: ResultPredicate | None = None,
         if_error: ErrorPredicate | None = None,
     ) -> None:
-        _check_attempts(max_attempts)
-        self._max_attempts = max_attempts
+        super().__init__(max_attempts, if_result, if_error)
         self._initial_ms = duration_ms(initial_delay)
         self._max_ms = duration_ms(max_delay)
         self._multiplier = multiplier
-        self.result_predicate = if_result
-        self.error_predicate = _error_predicate(if_result, if_error)
-
-    def can_retry(self, attempt: int) -> bool:
-        """Whether fewer than `max_attempts` repetitions were made."""
-        return attempt <= self._max_attempts
 
     def backoff_ms(self, attempt: int) -> int:
         """The initial delay after attempt 1, then each time the one before multiplied."""

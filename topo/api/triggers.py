@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from msgspec import Struct
 
@@ -118,47 +118,37 @@ class CountTrigger(Struct, frozen=True):
             raise UserError(f"a count trigger needs a whole number above zero; got {self.count!r}")
 
 
-class ContinuousEventTimeTrigger(Struct, frozen=True):
+class _ContinuousTrigger(Struct, frozen=True):
+    """Fires every `interval_ms`."""
+
+    interval_ms: int
+
+    def __post_init__(self) -> None:
+        given, name = self.interval_ms, type(self).__name__
+        if not is_whole(given):
+            raise UserError(f"a {name} takes milliseconds; got {given!r}: write {name}.of({given!r})")
+        if given <= 0:
+            raise UserError(f"a continuous trigger needs an interval above zero; got {given} ms")
+
+    @classmethod
+    def of(cls, interval: str | timedelta) -> Self:
+        """Declare a trigger that fires every `interval`."""
+        return cls(duration_ms(interval))
+
+
+class ContinuousEventTimeTrigger(_ContinuousTrigger, frozen=True):
     """Fires every `interval_ms` of event time from the first element on, and at the end of the window.
 
     One watermark that passes several intervals fires once for each; a jump over more than a hundred fires for
     the first and the last of them, since all show the same contents.
     """
 
-    interval_ms: int
 
-    def __post_init__(self) -> None:
-        _check_interval(self)
-
-    @classmethod
-    def of(cls, interval: str | timedelta) -> ContinuousEventTimeTrigger:
-        """Declare a trigger that fires every `interval`."""
-        return cls(duration_ms(interval))
-
-
-class ContinuousProcessingTimeTrigger(Struct, frozen=True):
+class ContinuousProcessingTimeTrigger(_ContinuousTrigger, frozen=True):
     """Fires every `interval_ms` of the clock from the first element on.
 
     A clock that advances by more than a hundred intervals at once, as after a restore, fires for the first and the last of them.
     """
-
-    interval_ms: int
-
-    def __post_init__(self) -> None:
-        _check_interval(self)
-
-    @classmethod
-    def of(cls, interval: str | timedelta) -> ContinuousProcessingTimeTrigger:
-        """Declare a trigger that fires every `interval`."""
-        return cls(duration_ms(interval))
-
-
-def _check_interval(trigger: ContinuousEventTimeTrigger | ContinuousProcessingTimeTrigger) -> None:
-    given, name = trigger.interval_ms, type(trigger).__name__
-    if not is_whole(given):
-        raise UserError(f"a {name} takes milliseconds; got {given!r}: write {name}.of({given!r})")
-    if given <= 0:
-        raise UserError(f"a continuous trigger needs an interval above zero; got {given} ms")
 
 
 class DeltaTrigger(Struct, frozen=True):
