@@ -10,7 +10,7 @@ from topo.api.column_batch import LISTS, ColumnBatch, ColumnsLike
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.operator_bolts import Key, OperatorBolt
-from topo.api.spout import RetryingSpout
+from topo.api.spout import RetryingSpout, SourceSignals
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.windows import Duration
 
@@ -18,7 +18,7 @@ MAX_PENDING_BATCHES = 64
 """`max_spout_pending` of a spout of batches where the user sets none: the engine keeps the values of as many batches."""
 
 
-class ColumnSpoutCollector(Protocol):
+class ColumnSpoutCollector(SourceSignals, Protocol):
     """The collector of a `ColumnSpout`."""
 
     def emit_batch(
@@ -38,21 +38,6 @@ class ColumnSpoutCollector(Protocol):
             EmitError: the columns are not those of the stream or differ in length, there is no row, or there is no such stream.
             UnsupportedValueError: a column cannot be carried.
         """
-
-    def emit_watermark(self, timestamp: int) -> None:
-        """As of a `SpoutCollector`."""
-
-    def mark_idle(self) -> None:
-        """As of a `SpoutCollector`."""
-
-    def nothing_before(self, seconds: float) -> None:
-        """As of a `SpoutCollector`."""
-
-    def end_of_input(self) -> None:
-        """As of a `SpoutCollector`."""
-
-    def report_error(self, error: BaseException) -> None:
-        """As of a `SpoutCollector`."""
 
 
 class ColumnCollector(Protocol):

@@ -11,32 +11,8 @@ from topo.api.streams import DEFAULT_STREAM, Outputs
 from topo.errors import TopoInternalError
 
 
-class SpoutCollector(Protocol):
-    """The collector of a spout. The engine passes it to `open`."""
-
-    def emit(
-        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
-    ) -> None:
-        """Emit one tuple. It leaves after the call that emits it has returned, together with others.
-
-        Args:
-            values: one value for each field of the stream.
-            message_id: the argument of the later `ack` or `fail` of the tuple tree. None: the tuple is not
-                tracked, and neither is called. For a `RetryingSpout` it is the message's position in the source.
-            stream: one of the declared streams.
-            timestamp: event time in milliseconds since the epoch.
-
-        Raises:
-            EmitError: the stream is not declared or is a direct one, or the number of values is wrong.
-        """
-
-    def emit_direct(
-        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
-    ) -> None:
-        """Emit one tuple of a direct stream to the task with that id, which must have a direct grouping on it.
-
-        Ids of the tasks come from `context.tasks_of(component)`.
-        """
+class SourceSignals(Protocol):
+    """The calls that the collectors of all spouts have besides those that emit."""
 
     def emit_watermark(self, timestamp: int) -> None:
         """Promise that no tuple with a timestamp <= `timestamp` (milliseconds) follows, replays of failed messages aside.
@@ -70,6 +46,34 @@ class SpoutCollector(Protocol):
 
     def report_error(self, error: BaseException) -> None:
         """Report an error in `topo errors`. No tuple fails because of it."""
+
+
+class SpoutCollector(SourceSignals, Protocol):
+    """The collector of a spout. The engine passes it to `open`."""
+
+    def emit(
+        self, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
+    ) -> None:
+        """Emit one tuple. It leaves after the call that emits it has returned, together with others.
+
+        Args:
+            values: one value for each field of the stream.
+            message_id: the argument of the later `ack` or `fail` of the tuple tree. None: the tuple is not
+                tracked, and neither is called. For a `RetryingSpout` it is the message's position in the source.
+            stream: one of the declared streams.
+            timestamp: event time in milliseconds since the epoch.
+
+        Raises:
+            EmitError: the stream is not declared or is a direct one, or the number of values is wrong.
+        """
+
+    def emit_direct(
+        self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
+    ) -> None:
+        """Emit one tuple of a direct stream to the task with that id, which must have a direct grouping on it.
+
+        Ids of the tasks come from `context.tasks_of(component)`.
+        """
 
 
 class Spout(ABC):
