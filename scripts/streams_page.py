@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_overloads
 
 from topo import streams
+from topo.api.operator_bolts import TimerContext
 from topo.streams import agg
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "streams-reference.md"
@@ -60,7 +61,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
 def _methods(cls: type) -> Iterator[tuple[str, Any]]:
     seen = set()
     for base in cls.__mro__:
-        if not base.__module__.startswith("topo.streams"):
+        if not base.__module__.startswith("topo.streams") and base is not TimerContext:
             continue
         for name, value in vars(base).items():
             function = value.fget if isinstance(value, property) else value

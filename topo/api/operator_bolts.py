@@ -151,20 +151,12 @@ class TimeDomain(Enum):
     PROCESSING_TIME = "processing time"
 
 
-class ProcessContext(Protocol):
-    """The context of a `ProcessBolt` during a call. One object serves all calls, and describes the current one."""
-
-    @property
-    def key(self) -> Any:
-        """The key of the tuple or of the timer."""
+class TimerContext(Protocol):
+    """Time and timers of a function by key, during a call."""
 
     @property
     def timestamp(self) -> int | None:
-        """Event time of the tuple, or the moment of the timer, in milliseconds."""
-
-    @property
-    def domain(self) -> TimeDomain | None:
-        """The time domain of the timer in `on_timer`: `TimeDomain.EVENT_TIME` or `PROCESSING_TIME`; None in `process`."""
+        """Event time of the tuple or record, or the moment of the timer, in milliseconds."""
 
     @property
     def current_watermark(self) -> int:
@@ -176,11 +168,7 @@ class ProcessContext(Protocol):
 
     @property
     def metrics(self) -> Metrics:
-        """The task's own counters, gauges and histograms."""
-
-    @property
-    def state(self) -> Any:
-        """Keyed state: `state.value(name)`, `list`, `map`, `reducing`, `aggregating`. Ask for handles once, in `open`."""
+        """The task's own counters, gauges and histograms, which `topo status` shows."""
 
     def register_event_time_timer(self, timestamp: int) -> None:
         """Have `on_timer` called for this key when the watermark reaches `timestamp` (ms); at the next one if that is past.
@@ -201,6 +189,22 @@ class ProcessContext(Protocol):
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         """Undo a registration for this key; nothing happens when there is none."""
+
+
+class ProcessContext(TimerContext, Protocol):
+    """The context of a `ProcessBolt` during a call. One object serves all calls, and describes the current one."""
+
+    @property
+    def key(self) -> Any:
+        """The key of the tuple or of the timer."""
+
+    @property
+    def domain(self) -> TimeDomain | None:
+        """The time domain of the timer in `on_timer`: `TimeDomain.EVENT_TIME` or `PROCESSING_TIME`; None in `process`."""
+
+    @property
+    def state(self) -> Any:
+        """Keyed state: `state.value(name)`, `list`, `map`, `reducing`, `aggregating`. Ask for handles once, in `open`."""
 
 
 class ProcessCollector(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import is_dataclass
 from datetime import timedelta
 from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
-from topo.api.metrics import Metrics
+from topo.api.operator_bolts import TimerContext
 from topo.errors import UserError
 from topo.streams.records import SCALARS, layout_of
 from topo.streams.results import SideOutput
@@ -23,40 +23,12 @@ _ABSENT: Final = object()
 OUT_EMIT: Final = "use out.emit(...) and return None"
 
 
-class StreamContext(Protocol[K_co]):
+class StreamContext(TimerContext, Protocol[K_co]):
     """The context of a `KeyedProcess` during a call: that of a `ProcessBolt`, with a typed key."""
 
     @property
     def key(self) -> K_co:
         """The key of the record or of the timer."""
-
-    @property
-    def timestamp(self) -> int | None:
-        """Event time of the record, or the moment of the timer, in milliseconds."""
-
-    @property
-    def current_watermark(self) -> int:
-        """Event time of the input, in milliseconds; -2**63 before the first watermark."""
-
-    @property
-    def current_processing_time(self) -> int:
-        """The clock, in milliseconds."""
-
-    @property
-    def metrics(self) -> Metrics:
-        """The task's own counters, gauges and histograms, which `topo status` shows."""
-
-    def register_event_time_timer(self, timestamp: int) -> None:
-        """Have `on_timer` called for this key when the watermark reaches `timestamp` (ms); at the next one if that is past."""
-
-    def register_processing_time_timer(self, timestamp: int) -> None:
-        """Have `on_timer` called for this key when the clock reaches `timestamp` (ms)."""
-
-    def delete_event_time_timer(self, timestamp: int) -> None:
-        """Undo a registration for this key; nothing happens when there is none."""
-
-    def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Undo a registration for this key; nothing happens when there is none."""
 
 
 class StreamOutput(Protocol[R_contra]):
