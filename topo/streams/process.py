@@ -180,6 +180,20 @@ class KeyedMap(KeyedDeclaration[V], Generic[K, V]):
         self._handle()
 
 
+def first_of_key(within: str | timedelta | None) -> KeyedProcess[Any, Any, Any]:
+    """Return a process that emits the first record of each key, and again the first one after `within` by the clock."""
+
+    class First(KeyedProcess[Any, Any, Any]):
+        seen = KeyedValue(bool, ttl=within)
+
+        def process(self, record: Any, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
+            if self.seen.get() is None:
+                self.seen.set(True)
+                out.emit(record)
+
+    return First()
+
+
 def declared_state(process: KeyedProcess[Any, Any, Any]) -> list[KeyedDeclaration[Any]]:
     """Return the state that the class of a process declares."""
     members = {name: one for cls in reversed(type(process).__mro__) for name, one in vars(cls).items()}

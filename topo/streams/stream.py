@@ -11,7 +11,6 @@ from topo.api.bolt import BasicBolt, Bolt
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.windows import CountWindows
 from topo.streams.aggregates import Aggregate, count, max_of, mean_of, min_of, sum_of
-from topo.streams.dedupe import first_of_key
 from topo.streams.functions import aggregated_type, generic, guarded_type, item_type, result_type
 from topo.streams.graph import REST
 from topo.streams.joins import CoProcess
@@ -25,7 +24,7 @@ from topo.streams.pairing import (
     table_joined,
     window_joined,
 )
-from topo.streams.process import KeyedProcess
+from topo.streams.process import KeyedProcess, first_of_key
 from topo.streams.records import known_type
 from topo.streams.results import EACH, Change, EmitWhen, SideOutput, Sortable, Windowed
 from topo.streams.type_names import K2, R1, R2, R3, C, K, LateTags, N, Name, Of, R, S, SinkBolt, T, T_co, U, V, W
