@@ -128,14 +128,11 @@ class Chain:
         """
         writer, depth = _Writer(self, space or {}, adds=adds), 2
         if ahead is not None:
-            for line in (*ahead, "for values in rows:"):
-                writer.put(depth, line, self.label, self.site)
+            writer.put(depth, self, *ahead, "for values in rows:")
             depth += 1
-        for line in before:
-            writer.put(depth, line, self.label, self.site)
+        writer.put(depth, self, *before)
         writer.tree(self.tree, depth, "r", "k", "")
-        for line in after:
-            writer.put(depth, line, self.label, self.site)
+        writer.put(depth, self, *after)
         return writer.function(head)
 
     def compiled_loop(
@@ -190,15 +187,15 @@ def walk(tree: Iterable[ChainStep | Leaf]) -> Iterable[ChainStep | Leaf]:
 
 class _Writer:
     def __init__(self, chain: Chain, space: dict[str, Any], *, adds: bool) -> None:
-        self._name, self._adds = chain.name, adds
+        self._chain, self._adds = chain, adds
         self._lines: list[str] = []
-        self._owners: list[tuple[str, Site]] = []
+        self._owners: list[Chain | ChainStep | Leaf] = []
         self._space = {**space, "SCALARS": SCALARS, "KEYS": _KEYS, "DecodeError": msgspec.DecodeError}
         self._last = 0
 
-    def put(self, depth: int, text: str, label: str, site: Site) -> None:
-        self._lines.append(_INDENT * depth + text)
-        self._owners.append((label, site))
+    def put(self, depth: int, owner: Chain | ChainStep | Leaf, *lines: str) -> None:
+        self._lines += [_INDENT * depth + line for line in lines]
+        self._owners += [owner] * len(lines)
 
     def function(self, head: str) -> Callable[..., None]:
         """Compile the lines so far."""
@@ -207,22 +204,22 @@ class _Writer:
         text += [_INDENT + "except Exception as error:", _INDENT * 2 + "blame(error)", _INDENT * 2 + "raise"]
         source = "\n".join(text) + "\n"
         owners, first = self._owners, 3
-        file = f"<streams: {self._name}>"
+        file = f"<streams: {self._chain.name}>"
 
         def blame(error: Exception) -> None:
             # The traceback begins with the frame of the generated function, which has caught the error.
             line = error.__traceback__.tb_lineno if error.__traceback__ is not None else 0
             if 0 <= line - first < len(owners):
-                label, site = owners[line - first]
-                blame_place(error, (site.file, site.line))
-                error.add_note(f"in {label} of {site}")
+                owner = owners[line - first]
+                blame_place(error, (owner.site.file, owner.site.line))
+                error.add_note(f"in {owner.label} of {owner.site}")
 
         self._space |= {"__name__": "topo.streams.generated", "blame": blame}
         try:
             exec(compile(source, file, "exec"), self._space)
         except (SyntaxError, RecursionError) as error:
             raise UserError(
-                f"the operators behind {self._name!r} are nested too deeply to be fused ({error.args[0]}); put a "
+                f"the operators behind {self._chain.name!r} are nested too deeply to be fused ({error.args[0]}); put a "
                 "rebalance() between them"
             ) from error
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
@@ -240,8 +237,7 @@ class _Writer:
     def tree(self, parts: Sequence[ChainStep | Leaf], depth: int, r: str, k: str, t: str) -> None:
         """Write what reads one output: `r`, `k` and `t` are the variables of record, key and timestamp."""
         if not parts:
-            self._lines.append(_INDENT * depth + "pass")
-            self._owners.append(("the end", Site("", 0)))
+            self.put(depth, self._chain, "pass")
         for part in parts:
             if isinstance(part, Leaf):
                 self._leaf(part, depth, r, k, t)
@@ -253,11 +249,11 @@ class _Writer:
         if leaf.with_record and not leaf.spread:
             if leaf.layout.record is None:
                 check = self._named("check", check_unknown(leaf.label, merged=leaf.merged))
-                self.put(depth, f"if type({r}) is not str and type({r}) not in SCALARS: {check}({r})", leaf.label, leaf.site)
+                self.put(depth, leaf, f"if type({r}) is not str and type({r}) not in SCALARS: {check}({r})")
             elif leaf.layout.attributes:
                 cls = self._named("class", get_origin(leaf.layout.record) or leaf.layout.record)
                 check = self._named("check", leaf.layout.class_check(leaf.label))
-                self.put(depth, f"if type({r}) is not {cls}: {check}({r})", leaf.label, leaf.site)
+                self.put(depth, leaf, f"if type({r}) is not {cls}: {check}({r})")
             try:
                 values += leaf.layout.packed(r, self._space)
             except UserError as error:
@@ -268,19 +264,15 @@ class _Writer:
         if self._adds and not t and leaf.stream == DEFAULT_STREAM and not leaf.spread and set(values) <= {k, r, "1"}:
             # The check that `emit` would make, in line.
             plain = " and ".join(f"type({value}) is str" for value in dict.fromkeys(values) if value != "1")
-            self.put(depth, f"if {plain}: add({row})", leaf.label, leaf.site)
-            self.put(depth, f"else: emit({row})", leaf.label, leaf.site)
+            self.put(depth, leaf, f"if {plain}: add({row})", f"else: emit({row})")
             return
         where = f", {leaf.stream!r}" if t or leaf.stream != DEFAULT_STREAM else ""
         if where and leaf.stream == DEFAULT_STREAM:
             where = ", DEFAULT_STREAM"
             self._space["DEFAULT_STREAM"] = DEFAULT_STREAM
-        self.put(depth, f"emit({row}{where}{f', {t}' if t else ''})", leaf.label, leaf.site)
+        self.put(depth, leaf, f"emit({row}{where}{f', {t}' if t else ''})")
 
     def _step(self, step: ChainStep, depth: int, r: str, k: str, t: str) -> None:
-        def put(text: str) -> None:
-            self.put(depth, text, step.label, step.site)
-
         main, kind = step.then.get(MAIN, []), step.kind
         if kind == "parse_json":
             self._parse(step, depth, r, k, t)
@@ -288,42 +280,41 @@ class _Writer:
         f = self._named("f", step.function) if step.function is not None else ""
         result = inlined(step.function, r) or f"{f}({r})"
         if kind in ("map", "map_keyed", "entries"):
-            put(f"{(new := self._fresh('r'))} = {result if kind == 'map' else f'{f}({k}, {r})'}")
+            self.put(depth, step, f"{(new := self._fresh('r'))} = {result if kind == 'map' else f'{f}({k}, {r})'}")
             r = new
         elif kind in ("tap", "call"):
-            put(f"{f}({r})")
+            self.put(depth, step, f"{f}({r})")
         elif kind == "flat_map":
             items, new = self._fresh("v"), self._fresh("r")
-            put(f"{items} = {result}")
-            put(f"if type({items}) is str: {self._named('refuse', _refuse_text)}({items})")
-            put(f"for {new} in {items}:")
+            self.put(depth, step, f"{items} = {result}")
+            self.put(depth, step, f"if type({items}) is str: {self._named('refuse', _refuse_text)}({items})")
+            self.put(depth, step, f"for {new} in {items}:")
             r, depth = new, depth + 1
         elif kind in ("filter", "only", "branch"):
             is_class = kind == "only" and isinstance(step.function, type)
-            put(f"if isinstance({r}, {f}):" if is_class else f"if {result}:")
+            self.put(depth, step, f"if isinstance({r}, {f}):" if is_class else f"if {result}:")
             if kind == "branch":
                 self.tree(main, depth + 1, r, k, t)
-                put("else:")
+                self.put(depth, step, "else:")
                 main = step.then.get(REST, [])
             depth += 1
         elif kind == "with_event_time":
             t = self._fresh("t")
-            put(f"{t} = {result}")
-            put(f"if type({t}) is not int or {t} < 10_000_000_000: {self._named('check', _TimeCheck(step.label))}({t})")
+            self.put(depth, step, f"{t} = {result}")
+            check = self._named("check", _TimeCheck(step.label))
+            self.put(depth, step, f"if type({t}) is not int or {t} < 10_000_000_000: {check}({t})")
         elif kind in ("key_by", "gather"):
             k = self._fresh("k")
-            put(f"{k} = {result}" if f else f"{k} = None")
+            self.put(depth, step, f"{k} = {result}" if f else f"{k} = None")
             if f:
                 # The comparison with the usual type costs a third of the look-up.
-                put(f"if type({k}) is not str and type({k}) not in KEYS: {self._named('check', check_key)}({k})")
+                check = self._named("check", check_key)
+                self.put(depth, step, f"if type({k}) is not str and type({k}) not in KEYS: {check}({k})")
         # merge and values change nothing.
         if main or kind in ("flat_map", "filter", "only", "branch"):
             self.tree(main, depth, r, k, t)
 
     def _parse(self, step: ChainStep, depth: int, r: str, k: str, t: str) -> None:
-        def put(depth: int, text: str) -> None:
-            self.put(depth, text, step.label, step.site)
-
         try:
             decoder: Any = msgspec.json.Decoder(step.record)
         except Exception as error:
@@ -332,12 +323,12 @@ class _Writer:
         bad = next((then for output, then in step.then.items() if output != MAIN), None)
         inner = depth if bad is None else depth + 1
         if bad is not None:
-            put(depth, "try:")
-        put(inner, f"{new} = {decode}({r})")
+            self.put(depth, step, "try:")
+        self.put(inner, step, f"{new} = {decode}({r})")
         if bad is not None:
-            put(depth, "except DecodeError:")
+            self.put(depth, step, "except DecodeError:")
             self.tree(bad, inner, r, k, t)
-            put(depth, "else:")
+            self.put(depth, step, "else:")
         self.tree(step.then.get(MAIN, []), inner, new, k, t)
 
 
