@@ -161,7 +161,7 @@ def _function(node: Node) -> Iterator[str]:
         elif callable(function) and (problem := problem_of(function, "from_iterable", 0, "nothing")) is not None:
             yield problem
     calls = _WINDOW_CALLS.get(node.settings["result"]) if node.kind == "window" else _CALLED_WITH.get(node.kind)
-    if calls is None or (node.kind == "window" and node.settings["result"] not in _WINDOW_CALLS):
+    if calls is None:
         return
     method = "to" if node.kind == "call" else node.settings.get("result", node.kind)
     if (problem := problem_of(function, method, *calls)) is not None:
@@ -235,13 +235,14 @@ def _settings(node: Node) -> Iterator[str]:
         yield problem
     if (call := settings.get("call")) is not None and (problem := problem_of(*call)) is not None:
         yield problem
-    if (late := settings.get("late")) and len(late) != (1 if node.kind == "join_table" else 2):
-        if node.kind == "join_table":
+    late = settings.get("late")
+    if node.kind == "join_table":
+        if late and len(late) != 1:
             yield f"late= takes one tag, for late records of this stream: late={late[0]!r:.60}"
-        else:
-            yield f"late= takes two tags, for this stream and for the other: late=({late[0]!r:.60}, ...)"
-    if node.kind == "join_table" and settings["sides"] and not settings["event_time"]:
-        yield "late= has an effect with as_of=True only; leave it out"
+        if settings["sides"] and not settings["event_time"]:
+            yield "late= has an effect with as_of=True only; leave it out"
+    elif late and len(late) != 2:
+        yield f"late= takes two tags, for this stream and for the other: late=({late[0]!r:.60}, ...)"
     yield from _sides_parallelism(node)
     if node.kind in RUNNING and not isinstance(settings["emit"], EmitWhen):
         yield f"emit={settings['emit']!r}: give EACH, AT_END or every('1s')"
@@ -362,9 +363,7 @@ def _processes(graph: Graph) -> Iterator[str]:
         process = node.function
         if node.kind not in PROCESSES:
             continue
-        if (node.kind == "connect" or isinstance(process, CoProcess)) and not (
-            node.kind == "connect" and isinstance(process, CoProcess)
-        ):
+        if (node.kind == "connect") is not isinstance(process, CoProcess):
             yield f"{node}: connect(...).process takes an instance of a CoProcess, and it alone; got {process!r:.60}"
         elif isinstance(process, type):
             yield f"{node}: the class {process.__name__} was given; give an instance, process({process.__name__}())"
