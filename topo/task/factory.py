@@ -110,12 +110,13 @@ def _basic_bolt(parts: TaskParts, bolt: BasicBolt) -> tuple[InputRunner, InputGu
     out = BoltOutput(parts, collector)
     guarantee = make_input_guarantee(parts, out)
     kind = BasicBoltKind(parts, bolt, guarantee, collector)
-    return InputRunner(parts, out, guarantee, kind, _end(parts), KindOptions(pass_time=out.pass_time, tick=kind.tick)), guarantee
+    options = KindOptions(pass_time=out.pass_time, tick=kind.tick)
+    return InputRunner(parts, out, guarantee, kind, InputEnd(parts), options), guarantee
 
 
 def _bolt(parts: TaskParts, bolt: Bolt, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
     out = BoltOutput(parts, collector, lambda: watch.time_floor())
-    staged, end = make_staged_output(parts, bolt), _end(parts)
+    staged, end = make_staged_output(parts, bolt), InputEnd(parts)
     guarantee = make_input_guarantee(parts, out, staged=staged)
     watch = HeldInputsWatch(parts, out, guarantee, end)
     kind = BoltKind(parts, bolt, guarantee, collector, watch, end, staged)
@@ -124,7 +125,3 @@ def _bolt(parts: TaskParts, bolt: Bolt, collector: BoltCollector) -> tuple[Input
         pass_time=out.pass_time, takes_batches=takes_batches, tick=kind.tick, timed=watch, unfinished=kind.unfinished
     )
     return InputRunner(parts, out, guarantee, kind, end, options), guarantee
-
-
-def _end(parts: TaskParts) -> InputEnd:
-    return InputEnd(parts.state, parts.inbound)

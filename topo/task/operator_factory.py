@@ -52,17 +52,17 @@ def run_operator(
     output = OperatorOutput(parts.state, collector, out, guarantee)
     if isinstance(bolt, ProcessBolt):
         process = ProcessKind(parts, bolt, guarantee, output)
-        return InputRunner(parts, out, guarantee, process, _end(parts), _operator_options(parts, process)), guarantee
+        return InputRunner(parts, out, guarantee, process, InputEnd(parts), _operator_options(parts, process)), guarantee
     if isinstance(bolt, AsyncBolt):
         calls = AsyncKind(parts, bolt, guarantee, output, close_task)
-        return InputRunner(parts, out, guarantee, calls, _end(parts), _async_options(parts, calls)), guarantee
+        return InputRunner(parts, out, guarantee, calls, InputEnd(parts), _async_options(parts, calls)), guarantee
     raise TopoInternalError(f"no task runs {bolt!r}")
 
 
 def _windows(parts: TaskParts, bolt: WindowBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
     whole = parts.state.plan.component(parts.state.component_id).takes_columns
     guarantee, calls, output, firings = make_windows(parts, out, collector, bolt.late_stream, takes_columns=whole)
-    end = _end(parts)
+    end = InputEnd(parts)
     kind = WindowKind(parts, bolt, guarantee, calls, output, end, takes_columns=whole)
     options = replace(_operator_options(parts, kind), takes_batches=whole, before_end=kind.end_clock, firings=firings)
     return InputRunner(parts, out, guarantee, kind, end, options), guarantee
@@ -72,7 +72,7 @@ def _batches(parts: TaskParts, bolt: BatchBolt, out: BoltOutput, collector: Bolt
     calls = BatchCalls(bolt, collector, parts.state.config.max_task_emit)
     guarantee = make_input_guarantee(parts, out, error_of=calls.error_of)
     kind = BatchKind(parts, bolt, guarantee, OperatorOutput(parts.state, collector, out, guarantee), calls)
-    return InputRunner(parts, out, guarantee, kind, _end(parts), _batch_options(parts, kind)), guarantee
+    return InputRunner(parts, out, guarantee, kind, InputEnd(parts), _batch_options(parts, kind)), guarantee
 
 
 def _columns(parts: TaskParts, bolt: ColumnBolt, out: BoltOutput, collector: BoltCollector) -> tuple[InputRunner, InputGuarantee]:
@@ -81,7 +81,7 @@ def _columns(parts: TaskParts, bolt: ColumnBolt, out: BoltOutput, collector: Bol
     guarantee = make_input_guarantee(parts, out)
     kind = ColumnKind(parts, bolt, guarantee, OperatorOutput(state, collector, out, guarantee), calls)
     options = replace(_batch_options(parts, kind), takes_batches=True)
-    return InputRunner(parts, out, guarantee, kind, _end(parts), options), guarantee
+    return InputRunner(parts, out, guarantee, kind, InputEnd(parts), options), guarantee
 
 
 def _batch_options(parts: TaskParts, kind: BatchKind) -> KindOptions:
@@ -104,7 +104,3 @@ def _async_options(parts: TaskParts, kind: AsyncKind) -> KindOptions:
         unfinished=kind.unfinished,
         act_last=kind.close_when_returned,
     )
-
-
-def _end(parts: TaskParts) -> InputEnd:
-    return InputEnd(parts.state, parts.inbound)

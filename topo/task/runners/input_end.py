@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from topo.task.inbound import Inbound
-from topo.task.state import TaskState
+from topo.task.parts import TaskParts
 
 
 class InputEnd:
@@ -13,9 +12,9 @@ class InputEnd:
         reached_at: when it was reached in this epoch, in monotonic seconds; None before.
     """
 
-    def __init__(self, state: TaskState, inbound: Inbound) -> None:
-        self._state = state
-        self._inbound = inbound
+    def __init__(self, parts: TaskParts) -> None:
+        self._state = parts.state
+        self._inbound = parts.inbound
         self.reached_at: float | None = None
 
     @property
