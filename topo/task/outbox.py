@@ -33,7 +33,8 @@ class Outbox:
 
     Attributes:
         edges: by target; made again in every epoch.
-        now: monotonic seconds, as `at` has set them.
+        now: monotonic seconds; set before the calls at a later time.
+        oldest: when the first row since the last `flush` came in; None when there was none.
         waiting: frames that wait for room, over all edges.
         silent_since: no receiver has confirmed nothing for longer than since then; None while all is confirmed. A lower bound,
             which costs nothing, however many edges there are; `unconfirmed_since` makes it exact.
@@ -81,7 +82,7 @@ class Outbox:
         self.observer = observer
         self._stamp = SenderStamp(0, 0, 0)
         self.now = 0.0
-        self._oldest: float | None = None
+        self.oldest: float | None = None
         self._starved: set[TaskId] = set()
         """Targets whose rows were due when their edge had no room."""
         self._full: dict[TaskId, float] = {}
@@ -98,13 +99,9 @@ class Outbox:
         self._streams.clear()
         self._unconfirmed, self.silent_since = 0, None
         self.waiting = 0
-        self._oldest = None
+        self.oldest = None
         self._starved.clear()
         self._full.clear()
-
-    def at(self, now: float) -> None:
-        """Set the time for the calls that follow."""
-        self.now = now
 
     @property
     def is_full(self) -> bool:
@@ -118,19 +115,14 @@ class Outbox:
         return max(1, min(spare)) if spare else UNLIMITED_WINDOW
 
     @property
-    def oldest(self) -> float | None:
-        """When the first row since the last `flush` came in; None when there was none."""
-        return self._oldest
-
-    @property
     def has_left(self) -> bool:
         """Whether everything has left; receivers may have it still to process, or to confirm."""
-        return self._oldest is None and not self._starved and not self.waiting
+        return self.oldest is None and not self._starved and not self.waiting
 
     @property
     def is_quiet(self) -> bool:
         """Whether everything has left and has been processed by its receiver."""
-        return self._oldest is None and not self._starved and not self._unconfirmed
+        return self.oldest is None and not self._starved and not self._unconfirmed
 
     @property
     def sent(self) -> int:
@@ -151,8 +143,8 @@ class Outbox:
             buffer = self._buffers[target, stream] = EdgeBuffer(most, self._batch_bytes)
             self._streams.setdefault(target, []).append(stream)
             buffer.limit = self.edges[target].piece(self._batch_size)
-        if self._oldest is None:
-            self._oldest = self.now
+        if self.oldest is None:
+            self.oldest = self.now
         if buffer.limit < self._batch_size:
             buffer.ahead = self.edges[target].beyond
         buffer.extend(self.now, columns)
@@ -186,15 +178,15 @@ class Outbox:
         Args:
             patience_s: rows that are younger, in seconds, stay if their receiver has those before them to process, and no time.
         """
-        if self._oldest is None:
+        if self.oldest is None:
             # Rows of starved targets leave with a confirmation.
             return
-        self._oldest = None
+        self.oldest = None
         for (target, stream), buffer in self._buffers.items():
             if len(buffer):
                 edge = self.edges[target]
                 if patience_s and edge.is_late and buffer.oldest is not None and buffer.oldest + patience_s > self.now:
-                    self._oldest = buffer.oldest if self._oldest is None else min(self._oldest, buffer.oldest)
+                    self.oldest = buffer.oldest if self.oldest is None else min(self.oldest, buffer.oldest)
                 elif edge.has_room:
                     self._flush_buffer(target, stream, buffer)
                 else:
@@ -202,7 +194,7 @@ class Outbox:
 
     def flush_all(self) -> None:
         """Cut frames of all that is buffered, also for edges without room: what cannot be packed has been rejected then."""
-        self._oldest = None
+        self.oldest = None
         self._starved.clear()
         for (target, stream), buffer in self._buffers.items():
             self._flush_buffer(target, stream, buffer)

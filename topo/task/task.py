@@ -89,7 +89,7 @@ class Task:
 
     def handle(self, event: TaskEvent, now: float) -> list[TaskCommand]:
         """Take an event at `now` (monotonic seconds); return the commands to perform, in order."""
-        self.outbound.outbox.at(now)
+        self.outbound.outbox.now = now
         handler = self._handlers.get(type(event))
         if handler is not None:
             handler(event, now)

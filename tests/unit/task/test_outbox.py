@@ -33,7 +33,7 @@ class Box:
         edges = [OutEdge(TaskId(target), window, local=local) for target in (2, 3)]
         spout = OutEdge(TaskId(4), UNLIMITED_WINDOW, local=False, carries_verdicts=True)
         self.outbox.open(STAMP, [*edges, spout])
-        self.outbox.at(10.0)
+        self.outbox.now = 10.0
 
     def put(self, *values: Any, target: int = 2, stream: int = 0, roots: list[int] | None = None) -> None:
         rows = [(value,) for value in values]
@@ -69,7 +69,7 @@ def test_the_oldest_row_counts_from_the_last_flush() -> None:
     box = Box()
     assert box.outbox.oldest is None
     box.put(1)
-    box.outbox.at(11.0)
+    box.outbox.now = 11.0
     box.put(2)
     assert box.outbox.oldest == 10.0
     box.outbox.flush()
@@ -89,12 +89,12 @@ def test_rows_that_a_busy_receiver_would_only_queue_stay_until_they_are_old() ->
     box.take()
     box.put(3)
     box.put(4, target=3)
-    box.outbox.at(10.4)
+    box.outbox.now = 10.4
     box.outbox.flush(0.5)
     assert (box.take(), box.outbox.oldest) == (["DATA 3#0 [4]"], 10.0), "the other receiver is sent its row"
     assert not box.outbox.is_quiet
     box.put(5)
-    box.outbox.at(10.5)
+    box.outbox.now = 10.5
     box.outbox.flush(0.5)
     assert (box.take(), box.outbox.oldest) == (["DATA 2#2 [3, 5]"], None)
 
@@ -298,7 +298,7 @@ def test_the_most_silent_receiver_is_found() -> None:
     assert box.outbox.unconfirmed_since() is None
     box.put(1, target=3)
     box.outbox.flush()
-    box.outbox.at(12.0)
+    box.outbox.now = 12.0
     box.put(1)
     box.outbox.flush()
     assert box.outbox.unconfirmed_since() == (3, 10.0)
@@ -346,7 +346,7 @@ def test_rows_that_wait_anywhere_on_the_way_out_are_known_by_their_roots() -> No
     box.outbox.flush()
     box.put("full", "full", "full", "full", roots=[12, 13, 13, 14])
     box.put("gathers", roots=[15])
-    box.outbox.at(20.0)
+    box.outbox.now = 20.0
     box.put("new", roots=[16], target=3)
     assert list(box.outbox.waiting_roots(15.0)) == [11, 12, 13, 14, 15]
     box.outbox.confirm(TaskId(2), 0)
@@ -376,9 +376,9 @@ def test_an_edge_is_full_from_the_moment_it_holds_twice_its_allowance_until_it_h
     box.outbox.confirm(target, -1, allowance=2)
     box.put(1, 2, 3, 4)
     assert box.outbox.is_full
-    box.outbox.at(12.5)
+    box.outbox.now = 12.5
     assert box.outbox.edge_figures(target).full_s == 2.5
     box.outbox.confirm(target, 3, allowance=2)
-    box.outbox.at(20.0)
+    box.outbox.now = 20.0
     assert not box.outbox.is_full
     assert box.outbox.edge_figures(target).full_s == 2.5
