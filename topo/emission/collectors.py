@@ -183,7 +183,8 @@ class BoltCollector(Emitter):
             return True
         main = self._main
         is_plain = {tuple}.issuperset(map(type, rows)) and {self._width}.issuperset(map(len, rows))
-        if not is_plain or not ATOMS.issuperset(map(type, chain.from_iterable(rows))) or not self._is_in_place(timestamp):
+        is_plain = is_plain and ATOMS.issuperset(map(type, chain.from_iterable(rows)))
+        if not is_plain or not NO_TIMESTAMP < timestamp <= MAX_WATERMARK or not self._mine._is_owned():
             mark = self.mark()
             try:
                 for row in rows:
@@ -196,10 +197,6 @@ class BoltCollector(Emitter):
         main.rows.extend(rows)
         self.anchors[main.index].extend([self.current] * len(rows))
         return True
-
-    def _is_in_place(self, timestamp: int) -> bool:
-        """Whether rows with this timestamp may be appended by this thread."""
-        return NO_TIMESTAMP < timestamp <= MAX_WATERMARK and bool(self._mine._is_owned())
 
     def emit_direct(
         self,

@@ -132,12 +132,6 @@ class ShuffleGrouper:
         return [(open_positions[(first + i) % targets], slice(bounds[i], bounds[i + 1])) for i in range(targets)]
 
 
-def key_reader(indexes: Sequence[int]) -> Callable[[Rows], list[Any]]:
-    """Return a function that reads the keys of a batch: the value itself for one field, a tuple for several."""
-    read = itemgetter(*indexes)
-    return lambda rows: list(map(read, rows))
-
-
 class KeyGrouper(ABC, Generic[R]):
     """Routes rows by their key; the route of a key is computed once and remembered."""
 
@@ -147,7 +141,6 @@ class KeyGrouper(ABC, Generic[R]):
         self, indexes: Sequence[int], targets: int, max_parallelism: int, remembered_keys: int = _REMEMBERED_KEYS
     ) -> None:
         self._remembered_keys = remembered_keys
-        self._keys = key_reader(indexes)
         self._fields = indexes
         self._targets = targets
         self._max_parallelism = max_parallelism
@@ -203,6 +196,7 @@ class PartialKeyGrouper(KeyGrouper[tuple[int, int]]):
     ) -> None:
         super().__init__(indexes, targets, max_parallelism, remembered_keys)
         self._sent = [0] * targets
+        self._key = itemgetter(*indexes)
 
     def _route(self, key: Any) -> tuple[int, int]:
         first = self._owner(key)
@@ -213,7 +207,7 @@ class PartialKeyGrouper(KeyGrouper[tuple[int, int]]):
         """Send each row to the less used of its key's two candidates."""
         sent = self._sent
         shares: list[list[int]] = [[] for _ in sent]
-        for index, (first, second) in enumerate(self.routes_of(self._keys(rows))):
+        for index, (first, second) in enumerate(self.routes_of(list(map(self._key, rows)))):
             chosen = second if sent[second] < sent[first] else first
             sent[chosen] += 1
             shares[chosen].append(index)

@@ -257,12 +257,8 @@ class TrackedSource(SourceGuarantee):
     def deadlines(self) -> Iterable[float | None]:
         """Return when messages time out, when those on edges are kept alive, and when positions are to be reported."""
         waiting = None if self._waiting is None else self._waiting.deadline
-        return [waiting, self._ids_at, *self.source_messages.deadlines()]
-
-    @property
-    def _ids_at(self) -> float | None:
-        """When the waiting ids have to leave."""
-        return None if self._ids_since is None else self._ids_since + self._state.config.flush_interval_s
+        ids_at = None if self._ids_since is None else self._ids_since + self._state.config.flush_interval_s
+        return [waiting, ids_at, *self.source_messages.deadlines()]
 
     def _replay(self, dead_letters: Sequence[LetterToReplay]) -> None:
         # Before it was started it does not know the kills of earlier lives; the master asks again.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from topo.api.operator_bolts import WindowBolt
 from topo.api.tuples import Origin
 from topo.checkpoint.alignment import Snapshot
@@ -86,7 +84,7 @@ class WindowKind(OperatorKind):
     def _calls_of(self, batch: Batch, first: int, last: int) -> ElementCalls:
         if self._columns is not None:
             return ElementCalls(self._columns, batch, first, last, (), (), _batches_of)
-        keys, stamps = self._keys(batch, first, last), _stamps_of(batch, first, last)
+        keys, stamps = self._keys(batch, first, last), batch.stamps_of(first, last) or [None] * (last - first)
         return ElementCalls(self._operator, batch, first, last, keys, stamps, self._rows)
 
     def snapshot(self, checkpoint: int) -> Snapshot:
@@ -131,7 +129,3 @@ class WindowKind(OperatorKind):
 
 def _batches_of(batch: Batch, first: int, last: int) -> list[Row]:
     return batch.rows[first:last]
-
-
-def _stamps_of(batch: Batch, first: int, last: int) -> Sequence[int | None]:
-    return [None] * (last - first) if batch.stamps is None else batch.stamps[first:last]
