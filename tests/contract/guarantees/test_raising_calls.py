@@ -105,7 +105,7 @@ def test_with_checkpoints_an_input_whose_repetition_goes_well_is_not_failed() ->
 def test_a_call_without_input_that_raises_is_lost_unless_its_inputs_are_replayed(mode: str, is_lost: bool) -> None:
     stand = Stand(mode)
     call = Failing(stand, 1)
-    assert not stand.guarantee.call_raised(call.first(), ("a tick",), call, call.undo, lambda: is_lost)
+    stand.guarantee.call_raised(call.first(), ("a tick",), call, call.undo, lambda: is_lost)
     stand.flush()
     assert call.calls == 1 and stand.errors() == ["not yet"]
     assert stand.task.counters.lost_results == stand.guarantee.lost_calls == is_lost
@@ -119,7 +119,7 @@ def test_with_checkpoints_a_call_without_input_is_repeated_and_then_a_dead_lette
     def abandon() -> bool:
         raise AssertionError("it is repeated")
 
-    assert stand.guarantee.call_raised(call.first(), ("a tick",), call, call.undo, abandon) == (failures == 1)
+    stand.guarantee.call_raised(call.first(), ("a tick",), call, call.undo, abandon)
     assert stand.dead_letters() == ([] if failures == 1 else [(("a tick",), 2)])
     assert stand.task.counters.lost_results == 0
 

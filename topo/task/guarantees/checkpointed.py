@@ -138,15 +138,14 @@ class CheckpointedInputs(InputGuarantee):
 
     def call_raised(
         self, error: Exception, values: Any, call: Callable[[], object], undo: Callable[[], object], abandon: Callable[[], bool]
-    ) -> bool:
+    ) -> None:
         """Repeat a call without input; make a dead letter of its values when it has used up its attempts."""
-        return self._give_up_finally(values, self.raised(error, call, undo))
+        self._give_up_finally(values, self.raised(error, call, undo))
 
-    def _give_up_finally(self, values: Any, final: Exception | None) -> bool:
+    def _give_up_finally(self, values: Any, final: Exception | None) -> None:
         if final is not None:
             self.give_up(values, final)
             self._reports.user_error(final, self._state.now)
-        return final is None
 
     def _route_slice(
         self, streams: Sequence[StreamRows], batch: Batch, first: int, last: int, failures: dict[int, Exception]

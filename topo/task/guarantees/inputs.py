@@ -159,7 +159,7 @@ class InputGuarantee(ABC):
 
     def call_raised(
         self, error: Exception, values: Any, call: Callable[[], object], undo: Callable[[], object], abandon: Callable[[], bool]
-    ) -> bool:
+    ) -> None:
         """Act on a call without input that has raised, and report its error if it is final.
 
         Args:
@@ -168,16 +168,12 @@ class InputGuarantee(ABC):
             call: makes it again.
             undo: takes back its effects, so that it can be made again.
             abandon: discards its effects; returns whether its results are lost.
-
-        Returns:
-            Whether a repetition has gone well.
         """
         is_lost = abandon()
         self._reports.user_error(error, self._state.now)
         if is_lost:
             self.lost_calls += 1
             self._counters.lost_results += 1
-        return False
 
     # -- life ------------------------------------------------------------------------------------------------------------
 
