@@ -12,6 +12,11 @@ from tests.tasks.solo import Solo
 KINDS = pytest.mark.parametrize("kind", [Plain, Manual])
 
 
+def between(*, is_open: bool = True, **settings: Any) -> Solo:
+    """The task of a bolt b that passes values on, between spout a and sink c, with the acker as task 4."""
+    return Solo(chain(Scripted(), Plain(), Sink(), **settings), "b", is_open=is_open)
+
+
 def relay(kind: Any, run: Any = None, outputs: Any = ("value",), **settings: Any) -> tuple[Any, Solo]:
     """A bolt b between spout a and sink c, and its task."""
     bolt = kind(run, outputs)
