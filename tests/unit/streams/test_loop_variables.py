@@ -1,16 +1,20 @@
-"""The variable of a loop is found in every function that an operator takes, and partial functions count as what they call."""
+"""Captured variables: that of a loop is found in every function that an operator takes; a partial function is what it calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import msgspec
 import pytest
 
-from topo import TopologyError
+from topo import TopologyError, UserError
 from topo.streams import Aggregate, KeyedStream, Stream, StreamBuilder, Tumbling, agg
 from topo.testing import TopologyTest
+from topo.user_code.copy import pickle_topology
 
 
 async def later(suffix: str, word: str) -> str:
@@ -90,6 +94,36 @@ def test_the_variable_of_a_loop_is_found_in_each_argument_that_is_a_function(nam
     takes = "lambda one=one: ..." if name == "source" else "lambda record, one=one: ..."
     assert f"{argument} uses 'one', which has another value by now" in problem and takes in problem
     assert "test_loop_variables.py:" in problem
+
+
+class Click(msgspec.Struct):
+    user: str
+
+
+def test_an_attribute_is_no_captured_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = StreamBuilder("program")
+    monkeypatch.setitem(globals(), "user", "before")
+    flow.from_iterable([Click("a")]).map(lambda click: click.user).to(print)
+    monkeypatch.setitem(globals(), "user", "after")
+    flow.build()
+
+
+def test_a_bound_loop_variable_is_no_mistake() -> None:
+    flow = StreamBuilder("program")
+    for wanted in ("a", "b"):
+        words(flow, wanted).filter(lambda word, wanted=wanted: word == wanted).to(print)
+    assert len(flow.build().components) == 4
+
+
+def test_a_captured_value_that_cannot_be_sent_to_workers_is_named_with_its_operator(tmp_path: Path) -> None:
+    pytest.importorskip("cloudpickle")
+    lock, number = Lock(), 1
+    flow = StreamBuilder("program")
+    words(flow, "").map(lambda word: (lock, number, word)[2]).to(print)
+    with pytest.raises(UserError) as raised:
+        pickle_topology(flow.build(), tmp_path, flow.held_values())
+    place = test_a_captured_value_that_cannot_be_sent_to_workers_is_named_with_its_operator.__code__.co_firstlineno + 4
+    assert f"to its workers: map at test_loop_variables.py:{place} captures 'lock', a lock; open such things" in str(raised.value)
 
 
 @pytest.mark.parametrize(("function", "problem"), [(later, "was given an async function"), (spelled, "give it to flat_map")])

@@ -6,14 +6,12 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
-from topo import FilesSpout, JsonLinesSink, PrintBolt, TailSpout, TextFileSpout, TopologyError, UserError
+from topo import FilesSpout, JsonLinesSink, PrintBolt, TailSpout, TextFileSpout, TopologyError
 from topo.streams import (
     AT_END,
     KeyedProcess,
@@ -28,7 +26,6 @@ from topo.streams import (
     WindowedStream,
     agg,
 )
-from topo.user_code.copy import pickle_topology
 
 
 class Click(msgspec.Struct):
@@ -439,60 +436,6 @@ def test_all_mistakes_are_reported_at_once() -> None:
         words(flow).filter(bool)
 
     assert len(problems(draw)) == 2
-
-
-def test_streams_of_two_builders_do_not_merge() -> None:
-    with pytest.raises(UserError, match="streams of 'a' and 'b'; draw them with one StreamBuilder"):
-        words(StreamBuilder("a")).merge(words(StreamBuilder("b")))
-
-
-def test_a_side_output_that_an_operator_lacks_is_refused_with_those_that_it_has() -> None:
-    parsed = words(StreamBuilder("a")).parse_json(Click, bad=SideOutput("bad", str))
-    with pytest.raises(UserError, match="has no side output 'late'; it has 'bad'"):
-        parsed.side(SideOutput("late", str))
-
-
-def test_an_attribute_is_no_captured_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    flow = StreamBuilder("program")
-    monkeypatch.setitem(globals(), "user", "before")
-    flow.from_iterable([Click("a", 1)]).map(lambda click: click.user).to(print)
-    monkeypatch.setitem(globals(), "user", "after")
-    flow.build()
-
-
-def test_a_bound_loop_variable_is_no_mistake() -> None:
-    flow = StreamBuilder("program")
-    for wanted in ("a", "b"):
-        words(flow, wanted).filter(lambda word, wanted=wanted: word == wanted).to(print)
-    assert len(flow.build().components) == 4
-
-
-def test_a_captured_value_that_cannot_be_sent_to_workers_is_named_with_its_operator(tmp_path: Path) -> None:
-    pytest.importorskip("cloudpickle")
-    lock, number = Lock(), 1
-    flow = StreamBuilder("program")
-    words(flow).map(lambda word: (lock, number, word)[2]).to(print)
-    with pytest.raises(UserError) as raised:
-        pickle_topology(flow.build(), tmp_path, flow.held_values())
-    place = line(test_a_captured_value_that_cannot_be_sent_to_workers_is_named_with_its_operator, 4)
-    assert f"to its workers: map at test_mistakes.py:{place} captures 'lock', a lock; open such things" in str(raised.value)
-
-
-def test_operators_that_savepoints_know_by_name_need_one_where_names_are_required() -> None:
-    def program(*names: str | None) -> StreamBuilder:
-        flow = StreamBuilder("named", require_names=True)
-        source, count = names
-        words = flow.from_iterable(["a"], name=source).map(str.lower)
-        words.key_by(lambda word: word).count(name=count).to(print)
-        return flow
-
-    program("words", "counts").build()
-    for none in (None, ""):
-        with pytest.raises(TopologyError) as raised:
-            program(none, none).build()
-        shown = str(raised.value)
-        assert shown.count("has no name, and require_names is set") == 2
-    assert "from_iterable at test_mistakes.py:" in shown and "count at test_mistakes.py:" in shown
 
 
 LISTED_ONCE = FilesSpout("logs", discovery_interval=None)

@@ -12,6 +12,7 @@ from typing import Any, Optional, Union
 import msgspec
 import pytest
 
+from topo import TopologyError
 from topo.checkpoint.assignment import manifest_of, shapes_of
 from topo.checkpoint.manifest import decode_manifest, encode_manifest, misfits
 from topo.plan.outline import first_difference, outline
@@ -234,3 +235,20 @@ def test_state_of_an_equal_type_in_another_spelling_fits(one: Any, other: Any) -
 
     assert problems(of(one), of(other)) == []
     assert len(problems(of(one), of(list[bytes]))) == 1
+
+
+def test_operators_that_savepoints_know_by_name_need_one_where_names_are_required() -> None:
+    def program(*names: str | None) -> StreamBuilder:
+        flow = StreamBuilder("named", require_names=True)
+        source, count = names
+        words = flow.from_iterable(["a"], name=source).map(str.lower)
+        words.key_by(lambda word: word).count(name=count).to(print)
+        return flow
+
+    program("words", "counts").build()
+    for none in (None, ""):
+        with pytest.raises(TopologyError) as raised:
+            program(none, none).build()
+        shown = str(raised.value)
+        assert shown.count("has no name, and require_names is set") == 2
+    assert "from_iterable at test_names.py:" in shown and "count at test_names.py:" in shown

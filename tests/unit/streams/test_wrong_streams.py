@@ -101,3 +101,14 @@ def test_a_window_takes_one_tag_for_late_records() -> None:
     timed.window(Tumbling("1s"), late=(LATE,)).count().to(print)  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match=r"a side output is a SideOutput\('name', type\); got \(SideOutput"):
         flow.build()
+
+
+def test_streams_of_two_builders_do_not_merge() -> None:
+    with pytest.raises(UserError, match="streams of 'a' and 'b'; draw them with one StreamBuilder"):
+        sides(StreamBuilder("a"))[1].merge(sides(StreamBuilder("b"))[1])
+
+
+def test_a_side_output_that_an_operator_lacks_is_refused_with_those_that_it_has() -> None:
+    parsed = StreamBuilder("a").from_iterable(["a"]).parse_json(int, bad=SideOutput("bad", str))
+    with pytest.raises(UserError, match="has no side output 'late'; it has 'bad'"):
+        parsed.side(SideOutput("late", str))
