@@ -63,10 +63,6 @@ class RotatingMap(Generic[K, V]):
         """Return the value, or None for a key that is unknown or has died. Does not change the age."""
         return self.entries.get(key)
 
-    def pop(self, key: K) -> V | None:
-        """Remove the key; return its value, or None if there is none."""
-        return self.entries.pop(key, None)
-
     def touch(self, key: K) -> bool:
         """Move the key to the newest bucket; False if there is no such key."""
         value = self.entries.pop(key, _ABSENT)
@@ -113,10 +109,6 @@ class RotatingMap(Generic[K, V]):
 
     def __contains__(self, key: object) -> bool:
         return key in self.entries
-
-    def __iter__(self) -> Iterator[K]:
-        """Keys, oldest first."""
-        return (key for key, _ in self.items())
 
     def __len__(self) -> int:
         return len(self.entries) - len(self._boundaries)
