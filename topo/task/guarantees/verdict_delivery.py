@@ -21,6 +21,7 @@ class VerdictDelivery:
         trees: reach the verdicts.
         tree_timeout_s: see above.
         id_sender: the guarantee itself: verdicts are ids that the task owes.
+        deadline: when verdicts that may have been reached are delivered at the latest; None while there are none.
     """
 
     def __init__(self, parts: TaskParts, tree_timeout_s: float | None) -> None:
@@ -32,20 +33,19 @@ class VerdictDelivery:
         self.tree_timeout_s = tree_timeout_s
         self.messages: MessageHandlers = {}
         self._undelivered = 0
-        self._deliver_at: float | None = None
-        """When verdicts that may have been reached are delivered at the latest."""
+        self.deadline: float | None = None
 
     def begin_epoch(self, event: RoutesChanged, now: float) -> None:
         """Forget all trees."""
         self.trees.clear()
         self._undelivered = 0
-        self._deliver_at = None
+        self.deadline = None
 
     def taken(self, ids: int, now: float) -> None:
         """The trees have taken a number of ids: verdicts may have been reached."""
         self._undelivered += ids
-        if self._deliver_at is None and ids:
-            self._deliver_at = now + self._state.config.flush_interval_s
+        if self.deadline is None and ids:
+            self.deadline = now + self._state.config.flush_interval_s
 
     def deliver_batch(self) -> None:
         """Send the verdicts if a batch of them may be there."""
@@ -54,13 +54,8 @@ class VerdictDelivery:
 
     def on_time(self, now: float) -> None:
         """Send the verdicts that are due."""
-        if self._deliver_at is not None and now >= self._deliver_at:
+        if self.deadline is not None and now >= self.deadline:
             self._deliver()
-
-    @property
-    def deadline(self) -> float | None:
-        """When verdicts are due; None while there are none."""
-        return self._deliver_at
 
     def flush(self, now: float) -> None:
         """Send all verdicts."""
@@ -73,7 +68,7 @@ class VerdictDelivery:
     def _deliver(self) -> None:
         """Send the verdicts reached since the last time."""
         self._undelivered = 0
-        self._deliver_at = None
+        self.deadline = None
         observer = self._state.observer
         for origin, verdicts in self.trees.verdicts().items():
             if observer is not None:
