@@ -182,10 +182,6 @@ class Host:
             self.calls.turn()
             self.calls.end()
 
-    def has_mail(self) -> bool:
-        """Whether anything has arrived and is not read."""
-        return self.transport.has_mail
-
     def next_deadline(self, now: float) -> float:
         """When the worker wants a turn if nothing arrives."""
         at = self.worker.next_deadline(now)
@@ -267,10 +263,12 @@ class InProcessCluster:
         turns: list[Callable[[], bool]] = [self._master_turn, *[partial(self._turn, host) for host in self.hosts.values()]]
         self.chance.shuffle(turns)
         has_run = [turn() for turn in turns].count(True) > 0 or self._is_master_due
-        has_run = has_run or any(host.has_mail() for host in self.hosts.values())
+        has_run = has_run or any(host.transport.has_mail for host in self.hosts.values())
         if not has_run and self._wait_outside():
             return True
-        at = now + ROUND_S if has_run else self._next_deadline(now)
+        at = now + ROUND_S
+        if not has_run:
+            at = min([self._loop.next_turn(), *[host.next_deadline(now) for host in self.hosts.values()]])
         # User code may have moved the clock.
         self.clock.advance_to(max(self.clock(), min(limit_s, max(now, at))))
         return has_run
@@ -291,10 +289,6 @@ class InProcessCluster:
             self._stood_s += GLANCE_S
         return True
 
-    def _next_deadline(self, now: float) -> float:
-        deadlines = [self._loop.next_turn(), *[host.next_deadline(now) for host in self.hosts.values()]]
-        return min(deadlines)
-
     def is_at_rest(self, *, committed: bool = True) -> bool:
         """Whether nothing is under way, and nothing but ticks and the clock could start anything.
 
@@ -307,7 +301,7 @@ class InProcessCluster:
         if self.master.recovery.epochs.state is not EpochState.RUNNING or self.master.ending.stage is not EndingStage.SERVING:
             return False
         committed = committed or self.plan.config.delivery != "exactly_once"
-        return all(not host.has_mail() and host.is_at_rest(committed=committed) for host in self.hosts.values())
+        return all(not host.transport.has_mail and host.is_at_rest(committed=committed) for host in self.hosts.values())
 
     @property
     def has_run(self) -> bool:

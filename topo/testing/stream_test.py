@@ -17,7 +17,7 @@ from topo.streams.results import StreamKey
 from topo.streams.stream import DrawnStream
 from topo.testing.clock import ClockDuration
 from topo.testing.script import END, IDLE, WATERMARK, Marker, Script, message
-from topo.testing.topology_test import DeadLetter, TopologyTest
+from topo.testing.topology_test import DeadLetter, TopologyTest, in_short
 
 T = TypeVar("T")
 K = TypeVar("K", bound=StreamKey)
@@ -218,8 +218,7 @@ class StreamTest:
         self._run()
         own = [one for one in self._running.errors() if one.kind != "WorkerLost"]
         if own:
-            shown = "; ".join(f"{one.kind}: {one.message}" + (f" ({one.file}:{one.line})" if one.file else "") for one in own)
-            raise AssertionError(f"the program has failed: {shown}")
+            raise AssertionError(f"the program has failed: {'; '.join(map(in_short, own))}")
 
     def _check_open(self, call: str) -> None:
         if self._running is not None:

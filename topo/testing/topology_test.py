@@ -380,8 +380,9 @@ class TopologyTest:
 
     def _last_errors(self) -> list[str]:
         errors = self._cluster.records.errors[-3:]
-        return [
-            f"error in {error.component or 'the engine'}: {error.kind}: {error.message}"
-            + (f" ({error.file}:{error.line})" if error.file else "")
-            for error in errors
-        ]
+        return [f"error in {error.component or 'the engine'}: {in_short(error)}" for error in errors]
+
+
+def in_short(error: RecordError) -> str:
+    """Return kind, message and place of an error."""
+    return f"{error.kind}: {error.message}" + (f" ({error.file}:{error.line})" if error.file else "")
