@@ -40,10 +40,8 @@ readers = st.lists(
 )
 
 
-def topology(bolt: Any, subscribed: list[tuple[str, str, int]], batch_size: int, ackers: int) -> Topology:
-    builder = TopologyBuilder("routes").config(batch_size=batch_size, ackers=ackers, edge_window=1000)
-    builder.set_spout("a", Scripted())
-    builder.set_bolt("b", bolt).shuffle_grouping("a")
+def subscribe(builder: TopologyBuilder, subscribed: list[tuple[str, str, int]]) -> None:
+    """Add a sink for each stream of b, grouping and parallelism."""
     for number, (stream, grouping, parallelism) in enumerate(subscribed):
         declarer = builder.set_bolt(f"c{number}", Sink, parallelism=parallelism)
         if grouping == "custom":
@@ -52,6 +50,13 @@ def topology(bolt: Any, subscribed: list[tuple[str, str, int]], batch_size: int,
             getattr(declarer, f"{grouping}_grouping")("b", "key", stream=stream)
         else:
             getattr(declarer, f"{grouping}_grouping")("b", stream)
+
+
+def topology(bolt: Any, subscribed: list[tuple[str, str, int]], batch_size: int, ackers: int) -> Topology:
+    builder = TopologyBuilder("routes").config(batch_size=batch_size, ackers=ackers, edge_window=1000)
+    builder.set_spout("a", Scripted())
+    builder.set_bolt("b", bolt).shuffle_grouping("a")
+    subscribe(builder, subscribed)
     for name in ("d1", "d2"):
         builder.set_bolt(name, Sink, parallelism=2).direct_grouping("b", "to")
     return builder.build()
@@ -207,14 +212,7 @@ def test_a_spout_inits_each_message_with_all_it_emitted_for_it(
     spout.outputs = {"default": ("key", "n"), "side": ("key", "n")}
     builder = TopologyBuilder("routes").config(batch_size=chance.randint(1, 6), ackers=ackers, edge_window=1000)
     builder.set_spout("b", spout)
-    for number, (stream, grouping, parallelism) in enumerate(subscribed):
-        declarer = builder.set_bolt(f"c{number}", Sink, parallelism=parallelism)
-        if grouping == "custom":
-            declarer.custom_grouping("b", Several(), stream)
-        elif grouping in ("fields", "partial_key"):
-            getattr(declarer, f"{grouping}_grouping")("b", "key", stream=stream)
-        else:
-            getattr(declarer, f"{grouping}_grouping")("b", stream)
+    subscribe(builder, subscribed)
     task = Solo(builder.build(), "b")
     task.run()
     inits = {

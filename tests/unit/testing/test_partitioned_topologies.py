@@ -40,11 +40,16 @@ class Pass(BasicBolt):
         collector.emit((tup[0],))
 
 
-def passing(make: Callable[[], PartitionedSpout], delivery: str, tasks: int = 1) -> Topology:
-    builder = TopologyBuilder("t").config(delivery=delivery, attempts=2, backoff="1s", checkpoint_interval="500ms")
-    builder.set_spout("spout", make(), tasks)
-    builder.set_bolt("bolt", Pass()).shuffle_grouping("spout")
+def read_by(spout: PartitionedSpout, bolt: Any = None, tasks: int = 1, **settings: Any) -> Topology:
+    """A spout, and a bolt that passes its numbers on."""
+    builder = TopologyBuilder("t").config(**settings)
+    builder.set_spout("spout", spout, tasks)
+    builder.set_bolt("bolt", bolt or Pass()).shuffle_grouping("spout")
     return builder.build()
+
+
+def passing(make: Callable[[], PartitionedSpout], delivery: str, tasks: int = 1) -> Topology:
+    return read_by(make(), None, tasks, delivery=delivery, attempts=2, backoff="1s", checkpoint_interval="500ms")
 
 
 @MODES
@@ -186,14 +191,7 @@ def test_the_watermark_of_a_partition_that_ends_between_two_probes_counts() -> N
 @MODES
 def test_a_poll_gives_no_more_rows_than_one_call_may_emit(delivery: str) -> None:
     source = MemoryPartitions({"a": range(20, 51)}, ended=True)
-
-    def build() -> Topology:
-        builder = TopologyBuilder("t").config(delivery=delivery, max_task_emit=10)
-        builder.set_spout("spout", MemorySpout(source, discovery_interval=None))
-        builder.set_bolt("bolt", Pass()).shuffle_grouping("spout")
-        return builder.build()
-
-    test = TopologyTest(build)
+    test = TopologyTest(lambda: read_by(MemorySpout(source, discovery_interval=None), delivery=delivery, max_task_emit=10))
     test.run()
     assert sorted(test.emitted("bolt")) == [(n,) for n in range(20, 51)]
 
@@ -201,14 +199,7 @@ def test_a_poll_gives_no_more_rows_than_one_call_may_emit(delivery: str) -> None
 @MODES
 def test_the_begin_of_an_empty_partition_is_stored_before_a_checkpoint_or_report(delivery: str) -> None:
     source = MemoryPartitions({"empty": []})
-
-    def build() -> Topology:
-        builder = TopologyBuilder("t").config(delivery=delivery, checkpoint_interval="60s")
-        builder.set_spout("spout", MemorySpout(source, start="latest"))
-        builder.set_bolt("bolt", Pass()).shuffle_grouping("spout")
-        return builder.build()
-
-    test = TopologyTest(build)
+    test = TopologyTest(lambda: read_by(MemorySpout(source, start="latest"), delivery=delivery, checkpoint_interval="60s"))
     test.advance("300ms")
     source.append("empty", 4)
     test.crash("spout")
@@ -271,11 +262,8 @@ class Neither(PartitionedSpout):
     ],
 )
 def test_a_spout_that_cannot_work_is_refused_at_build(spout: PartitionedSpout, why: str) -> None:
-    builder = TopologyBuilder("t")
-    builder.set_spout("spout", spout)
-    builder.set_bolt("bolt", Pass()).shuffle_grouping("spout")
     with pytest.raises(TopologyError, match=why):
-        builder.build()
+        read_by(spout)
 
 
 class Folder:
@@ -324,14 +312,7 @@ class Hold(Bolt):
 
 def test_a_name_that_returns_is_read_whole_although_a_message_of_its_predecessor_was_open() -> None:
     folder = Folder(a=[1, 2, 101])
-
-    def build() -> Topology:
-        builder = TopologyBuilder("t")
-        builder.set_spout("spout", FolderSpout(folder))
-        builder.set_bolt("bolt", Hold()).shuffle_grouping("spout")
-        return builder.build()
-
-    test = TopologyTest(build)
+    test = TopologyTest(lambda: read_by(FolderSpout(folder), Hold()))
     test.advance("2s")
     del folder.contents["a"]
     test.advance("3s")
@@ -350,13 +331,7 @@ def test_a_name_that_returns_is_read_whole_beside_open_messages_of_the_same_posi
             for row in super().read(partition, position):
                 yield BadRecord(b"x", row.position, ValueError("bad")) if bad and row.values[0] == 2 else row
 
-    def build() -> Topology:
-        builder = TopologyBuilder("t")
-        builder.set_spout("spout", Spout(folder))
-        builder.set_bolt("bolt", Hold()).shuffle_grouping("spout")
-        return builder.build()
-
-    test = TopologyTest(build)
+    test = TopologyTest(lambda: read_by(Spout(folder), Hold()))
     for contents in ([2, 3, 103], [2, 5, 6]):
         test.advance("2s")
         del folder.contents["a"]
