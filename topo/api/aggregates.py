@@ -8,7 +8,7 @@ a list comes back from a snapshot as a tuple.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -276,12 +276,9 @@ class Together(AggregateFunction):
 
     def get_result(self, accumulator: Sequence[Any]) -> Any:
         """The results of the parts, in the order of their names."""
-        results = self._results(accumulator)
+        results = tuple([part.get_result(one) for part, one in zip(self.parts, accumulator, strict=True)])
         return results if len(results) > 1 else results[0]
 
     def merge(self, first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
         """Merge every part."""
         return [part.merge(one, other) for part, one, other in zip(self.parts, first, second, strict=True)]
-
-    def _results(self, accumulator: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(part.get_result(one) for part, one in zip(self.parts, accumulator, strict=True))

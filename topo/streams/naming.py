@@ -80,7 +80,8 @@ def state_types(node: Node, function: Any) -> dict[str, str]:
     for one in declared_state(function) if isinstance(function, KeyedProcess) else ():
         if one.method:
             types = (one.keys_of, one.of) if isinstance(one, KeyedMap) else (one.of,)
-            found[one.name] = f"{one.method} of {' to '.join(map(_type_name, types))}"
+            spelled = ["records" if has_fields(of) else _type_spelled(of) for of in types]
+            found[one.name] = f"{one.method} of {' to '.join(spelled)}"
     by_position: dict[str, Any] = node.settings.get("kept", {})
     if not by_position and (node.kind == "batch" or node.settings.get("result") == "process"):
         source, output = node.inputs[0]
@@ -88,10 +89,6 @@ def state_types(node: Node, function: Any) -> dict[str, str]:
     for name, record in by_position.items():
         found[name] = f"list of records by position ({', '.join(layout_of(record).attributes) or 'one value'})"
     return found
-
-
-def _type_name(of: Any) -> str:
-    return "records" if has_fields(of) else _type_spelled(of)
 
 
 def _type_spelled(of: Any) -> str:

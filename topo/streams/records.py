@@ -43,6 +43,7 @@ def _made(source: str, space: dict[str, Any]) -> Callable[[Any], Any]:
 
 
 _to_plain = partial(msgspec.to_builtins, builtin_types=_AS_THEY_ARE)
+_from_plain = partial(msgspec.convert, builtin_types=_AS_THEY_ARE)
 
 
 @dataclass(frozen=True)
@@ -404,10 +405,6 @@ def _check_convertible(kind: Any) -> None:
         msgspec.json.Decoder(kind)
     except Exception as error:
         raise UserError(f"values of {kind} cannot be made again on arrival: {error}") from error
-
-
-def _from_plain(value: Any, kind: Any) -> Any:
-    return msgspec.convert(value, kind, builtin_types=_AS_THEY_ARE)
 
 
 def check_unknown(place: str, *, of_state: bool = False, merged: bool = False) -> Callable[[Any], Any]:
