@@ -10,6 +10,7 @@ from topo import (
     BasicCollector,
     Bolt,
     IterableSpout,
+    Spout,
     TaskContext,
     Topology,
     TopologyBuilder,
@@ -71,8 +72,8 @@ def word_count(splits: int = 2, counts: int = 2, **settings: Any) -> Topology:
     return builder.build()
 
 
-def one_bolt(bolt: BasicBolt | Bolt, **settings: Any) -> Topology:
+def one_bolt(bolt: BasicBolt | Bolt, spout: Spout | None = None, tasks: int = 1, **settings: Any) -> Topology:
     builder = TopologyBuilder("one-bolt").config(**settings)
-    builder.set_spout("numbers", IterableSpout(range(3)))
+    builder.set_spout("numbers", spout or IterableSpout(range(3)), tasks)
     builder.set_bolt("bolt", bolt).shuffle_grouping("numbers")
     return builder.build()

@@ -54,12 +54,9 @@ def test_what_a_call_emits_beyond_the_limit_is_discarded() -> None:
 
 def test_a_bolt_gets_a_copy_of_what_was_emitted() -> None:
     shared: list[int] = [1]
-    builder = TopologyBuilder("copies").config(workers=1)
-    builder.set_spout("numbers", IterableSpout([shared]))
     seen: list[Any] = []
-    builder.set_bolt("bolt", Each(lambda tup, collector: seen.append(tup[0]))).shuffle_grouping("numbers")
 
-    TopologyTest(builder.build()).run()
+    TopologyTest(one_bolt(Each(lambda tup, collector: seen.append(tup[0])), IterableSpout([shared]), workers=1)).run()
 
     assert seen == [(1,)]
 
@@ -94,18 +91,15 @@ def test_a_plain_spouts_message_that_fails_is_finally_failed() -> None:
     def refuse(tup: Tuple, collector: BasicCollector) -> None:
         raise LookupError("no seven")
 
-    builder = TopologyBuilder("plain")
     once = Once()
-    builder.set_spout("once", once)
-    builder.set_bolt("bolt", Each(refuse)).shuffle_grouping("once")
-    test = TopologyTest(builder.build())
+    test = TopologyTest(one_bolt(Each(refuse), once))
 
     test.run()
 
     assert test.failed() == once.failed == ["seven"]
     assert test.outcome is not None and test.outcome.kind is OutcomeKind.FINALLY_FAILED
     with pytest.raises(
-        AssertionError, match=r"once: message 'seven' failed\nerror in bolt: LookupError: no seven \(.*\.py:\d+\)"
+        AssertionError, match=r"numbers: message 'seven' failed\nerror in bolt: LookupError: no seven \(.*\.py:\d+\)"
     ):
         test.assert_all_acked()
 
@@ -133,10 +127,7 @@ def test_a_plain_spout_that_replays_by_itself_is_waited_for() -> None:
             tried.add(tup[0])
             raise TimeoutError
 
-    builder = TopologyBuilder("plain")
-    builder.set_spout("replays", Replays())
-    builder.set_bolt("bolt", Each(second_time)).shuffle_grouping("replays")
-    test = TopologyTest(builder.build())
+    test = TopologyTest(one_bolt(Each(second_time), Replays()))
 
     test.run()
 
@@ -183,10 +174,7 @@ def test_a_spout_that_never_rests_is_reported_and_can_be_run_for_a_time() -> Non
             self.number += 1
             self.collector.emit((self.number,), self.number)
 
-    builder = TopologyBuilder("endless").config(max_spout_pending=10)
-    builder.set_spout("numbers", Endless())
-    builder.set_bolt("bolt", Each(lambda tup, collector: None)).shuffle_grouping("numbers")
-    test = TopologyTest(builder.build())
+    test = TopologyTest(one_bolt(Each(lambda tup, collector: None), Endless(), max_spout_pending=10))
 
     test.advance("200ms")
     assert len(test.acked()) > 10
@@ -208,14 +196,11 @@ def test_a_blocking_spout_needs_a_script() -> None:
             pass
 
     def topology() -> Topology:
-        builder = TopologyBuilder("socket")
-        builder.set_spout("socket", Socket())
-        builder.set_bolt("bolt", Each(lambda tup, collector: None)).shuffle_grouping("socket")
-        return builder.build()
+        return one_bolt(Each(lambda tup, collector: None), Socket())
 
-    with pytest.raises(AssertionError, match=r"give TopologyTest a script for it: sources=\{'socket': \[...\]\}"):
+    with pytest.raises(AssertionError, match=r"give TopologyTest a script for it: sources=\{'numbers': \[...\]\}"):
         TopologyTest(topology).run()
-    test = TopologyTest(topology, sources={"socket": [1, END]})
+    test = TopologyTest(topology, sources={"numbers": [1, END]})
     test.run()
     test.assert_all_acked()
 
@@ -238,10 +223,7 @@ def test_a_component_that_cannot_be_copied_says_what_to_do_when_it_would_have_to
     def topology(tasks: int) -> Topology:
         numbers = IterableSpout(range(3))
         numbers.lock = Lock()  # type: ignore[attr-defined]
-        builder = TopologyBuilder("numbers")
-        builder.set_spout("numbers", numbers, tasks)
-        builder.set_bolt("bolt", Each(lambda tup, collector: None)).shuffle_grouping("numbers")
-        return builder.build()
+        return one_bolt(Each(lambda tup, collector: None), numbers, tasks)
 
     single = TopologyTest(topology(1))
     single.run()
