@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from topo.streams.captured import own_function
+from topo.streams.named_types import named
 from topo.streams.records import changes
 
 _ITEMS = (Iterable, Iterator, Sequence, Generator, list, tuple, set, frozenset)
@@ -42,6 +43,7 @@ def guarded_type(guard: Any) -> Any:
 
 def item_type(returned: Any) -> Any:
     """Return the type of the items of what `flat_map` was given; None where it is not known."""
+    returned = named(returned)
     origin, arguments = get_origin(returned), get_args(returned)
     if origin is tuple:
         return arguments[0] if len(arguments) == 2 and arguments[1] is ... else None

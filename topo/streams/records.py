@@ -23,6 +23,7 @@ from uuid import UUID
 import msgspec
 
 from topo.errors import UserError
+from topo.streams.named_types import named, substituted
 
 _AS_THEY_ARE = (bytes, datetime, date, time, timedelta, Decimal, UUID)
 SCALARS: frozenset[type] = frozenset({str, int, float, bool, type(None), *_AS_THEY_ARE})
@@ -225,8 +226,8 @@ def layout_of(record: Any) -> Layout:
     """
     if record in (None, Any, object, tuple):
         return UNKNOWN
-    if hasattr(record, "__supertype__"):
-        return layout_of(record.__supertype__)
+    if (meant := named(record)) is not record:
+        return layout_of(meant)
     if (found := _fields_of(record)) is not None:
         names, kinds, by_name = found
         shown = tuple(f"{KEY}_" if name == KEY else name for name in names)
@@ -288,23 +289,15 @@ def _fields_of(record: Any) -> tuple[tuple[str, ...], list[Any], bool] | None:
     return names, kinds, by_name
 
 
-def substituted(kind: Any, given: dict[Any, Any]) -> Any:
-    """Return a type with its type variables replaced; those that were not given stay."""
-    parameters = getattr(kind, "__parameters__", ())
-    if isinstance(kind, TypeVar):
-        return given.get(kind, kind)
-    if not parameters or isinstance(kind, type):
-        return kind
-    return kind[tuple(given.get(one, one) for one in parameters)]
-
-
-def changes(kind: Any) -> bool:
-    """Return whether a value of this type arrives as something else, unless it is converted."""
+def changes(kind: Any, above: tuple[Any, ...] = ()) -> bool:
+    """Return whether a value of this type arrives as something else, unless it is converted. `above`: names that it is part of."""
+    if (meant := named(kind)) is not kind:
+        return kind not in above and changes(meant, (*above, kind))
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated or hasattr(kind, "__supertype__"):
-        return changes(arguments[0] if arguments else kind.__supertype__)
+    if origin is Annotated:
+        return changes(arguments[0], above)
     if origin in _OF_PARTS:
-        return any(changes(one) for one in arguments if one is not ...)
+        return any(changes(one, above) for one in arguments if one is not ...)
     if origin is Literal or kind in SCALARS or kind is Any or kind is None:
         return False
     cls = origin or kind
@@ -340,9 +333,11 @@ def _loss_of(cls: type) -> str:
 
 def _check_of_parts(kind: Any, above: tuple[Any, ...] = ()) -> Callable[[Any], None] | None:
     """Return the check of those parts of a value that may be of any type; None where its type has no such parts."""
+    if (meant := named(kind)) is not kind:
+        return None if kind in above else _check_of_parts(meant, (*above, kind))
     origin, inner = get_origin(kind), get_args(kind)
-    if origin is Annotated or hasattr(kind, "__supertype__"):
-        return _check_of_parts(inner[0] if inner else kind.__supertype__, above)
+    if origin is Annotated:
+        return _check_of_parts(inner[0], above)
     if kind in (Any, object) or isinstance(kind, TypeVar):
         return _refuse_records
     if origin in (Union, types.UnionType):
@@ -404,7 +399,8 @@ def _check_convertible(kind: Any) -> None:
     try:
         msgspec.json.Decoder(kind)
     except Exception as error:
-        raise UserError(f"values of {kind} cannot be made again on arrival: {error}") from error
+        why = "it is a part of itself; declare Any for it" if isinstance(error, RecursionError) else error
+        raise UserError(f"values of {kind} cannot be made again on arrival: {why}") from error
 
 
 def check_unknown(place: str, *, of_state: bool = False, merged: bool = False) -> Callable[[Any], Any]:
