@@ -31,6 +31,7 @@ from topo.errors import UserError
 from topo.streams.graph import MAIN, REST, Site
 from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
+from topo.streams.results import Windowed
 from topo.user_errors import blame_place
 
 _log = logging.getLogger("topo.streams")
@@ -254,6 +255,9 @@ class _Writer:
                 cls = self._named("class", get_origin(leaf.layout.record) or leaf.layout.record)
                 check = self._named("check", leaf.layout.class_check(leaf.label))
                 self.put(depth, leaf, f"if type({r}) is not {cls}: {check}({r})")
+                if leaf.layout.record == Windowed[Any]:
+                    check = self._named("check", _check_result)
+                    self.put(depth, leaf, f"if type({r}.value) not in SCALARS: {check}({r}.value)")
             try:
                 values += leaf.layout.packed(r, self._space)
             except UserError as error:
@@ -346,6 +350,17 @@ def inlined(function: Any, r: str) -> str | None:
         if same and code.co_argcount == 1 and not code.co_kwonlyargcount and not code.co_freevars:
             return f"{r}.{code.co_names[0]}" if code.co_names else r
     return None
+
+
+def _check_result(value: Any) -> None:
+    """Refuse a NamedTuple in a window's result of a type that nobody has declared: it would arrive as a tuple, in silence."""
+    if type(value) in (list, tuple, dict):
+        for part in value.values() if type(value) is dict else value:
+            _check_result(part)
+    elif isinstance(value, tuple):
+        name = type(value).__name__
+        what = f"the result of a window has a {name}, and its type is not known here, so it would arrive as a tuple"
+        raise UserError(f"{what}; give a function whose return type is annotated, or the class itself, as in into={name}")
 
 
 def _refuse_text(given: str) -> None:

@@ -290,7 +290,7 @@ def _fields_of(record: Any) -> tuple[tuple[str, ...], list[Any], bool] | None:
 
 
 def changes(kind: Any, above: tuple[Any, ...] = ()) -> bool:
-    """Return whether a value of this type arrives as something else, unless it is converted. `above`: names that it is part of."""
+    """Return whether a value of this type arrives as something else, unless it is converted. `above`: names around it."""
     if (meant := named(kind)) is not kind:
         return kind not in above and changes(meant, (*above, kind))
     origin, arguments = get_origin(kind), get_args(kind)

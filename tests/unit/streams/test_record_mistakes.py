@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import pytest
@@ -21,6 +21,10 @@ from topo.testing import StreamTest, TopologyTest
 class Click(msgspec.Struct):
     user: str
     at: int
+
+
+class Total(NamedTuple):
+    count: int
 
 
 class Color(Enum):
@@ -116,6 +120,30 @@ def test_a_result_of_into_that_no_type_tells_fails_behind_entries_too() -> None:
         source.send(1)
         source.end()
         assert "a Visit is in a part of any type" in test.errors()[0].message
+
+
+@pytest.mark.parametrize("into", [lambda count: Total(count), lambda count: {"all": [Total(count)]}])
+def test_a_named_tuple_that_no_type_tells_does_not_become_a_tuple_on_its_way(into: Callable[[int], Any]) -> None:
+    with StreamTest() as test:
+        source = test.source(int)
+        windows = source.stream.with_event_time(lambda at: at).key_by(lambda _at: "a").window(Tumbling("10ms"))
+        results = windows.aggregate(agg.count(), into=into)
+        test.collect(results.values().rebalance(parallelism=1))
+        source.send(1)
+        source.end()
+        assert "the result of a window has a Total, and its type is not known here" in test.errors()[0].message
+
+
+def test_a_result_of_no_known_type_may_be_read_in_its_task_and_may_be_a_tuple() -> None:
+    with StreamTest() as test:
+        source = test.source(int)
+        windows = source.stream.with_event_time(lambda at: at).key_by(lambda _at: "a").window(Tumbling("10ms"))
+        read = windows.aggregate(agg.count(), into=lambda count: Total(count), name="read").map(lambda result: result.value.count)
+        plain = windows.aggregate(agg.count(), into=lambda count: (count, [count]), name="plain")
+        counts, pairs = [test.collect(one.values().rebalance(parallelism=1)) for one in (read, plain)]
+        source.send(1)
+        source.end()
+        assert (counts.all, pairs.all) == ([1], [Windowed(0, 10, (1, (1,)))])
 
 
 MERGED = "; streams of several types are merged: make one type of them before, as by map(..., of=...)"
