@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from topo.api.aggregates import Count, Mean, Together
 from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
 from topo.api.columns import ColumnBolt
 from topo.api.groupings import Fields, GroupingKind
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt, key_fields
-from topo.api.streams import StreamDeclaration
+from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.api.topology import ComponentKind, ComponentSpec
 from topo.api.triggers import CountTrigger, PurgingTrigger
 from topo.api.tuples import Origin
@@ -134,6 +135,7 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
         if is_class or not (given is None or is_function or hasattr(given, method)):
             yield f"{name}= takes an instance; got {given!r:.80}: give {f'{given.__name__}()' if is_class else wanted}"
             return
+    yield from _width(bolt, streams.get(spec.id) or ())
     if bolt.sources and (bolt.aggregate is not None or bolt.reduce is not None or bolt.late_stream is not None):
         yield "sources=True is for process= alone; leave out aggregate=, reduce= and late_stream="
     if hasattr(bolt.process, "outputs"):
@@ -166,6 +168,22 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
         window_operator_of(bolt, origins, lambda _size: 0)
     except UserError as error:
         yield str(error)
+
+
+def _width(bolt: WindowBolt, outputs: Sequence[StreamDeclaration]) -> Iterator[str]:
+    """How many values a result has is known without a function of the user's, and where no result is taken apart."""
+    aggregate, width = bolt.aggregate, bolt.result_width
+    if width != 1 and type(aggregate) in (Count, Mean, Together):
+        width = len(aggregate.fields)
+    elif width != 1:
+        return
+    declared = next((stream.fields for stream in outputs if stream.name == DEFAULT_STREAM), None)
+    row = [*map(repr, bolt.key), "start", "end", f"{width} of the result"]
+    if bolt.process is None and declared is not None and len(declared) != len(row) - 1 + width:
+        yield (
+            f"it emits {len(row) - 1 + width} values ({', '.join(row)}), and its outputs are {len(declared)} fields, "
+            f"{_names(declared)}; give outputs= as many, or name each value of the result in result_fields="
+        )
 
 
 def _timeout(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpec], config: TopologyConfig) -> Iterator[str]:

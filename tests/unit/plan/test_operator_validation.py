@@ -213,6 +213,39 @@ def test_one_name_of_a_result_may_be_text() -> None:
     assert sums(result_fields="total").outputs == ("user", "window_start", "window_end", "total")
 
 
+BOTH = aggregates.Together(sum=aggregates.Sum("value"), count=aggregates.Count())
+
+
+@pytest.mark.parametrize(
+    ("more", "emitted", "declared"),
+    [
+        ({"outputs": ("user", "sum")}, "4 values ('user', start, end, 1 of the result)", "2 fields, 'user', 'sum'"),
+        ({"outputs": {"default": ("sum",)}, "late_stream": "late"}, "4 values", "1 fields, 'sum'"),
+        ({"aggregate": aggregates.Count(), "result_fields": ("n", "m")}, "4 values", "5 fields, "),
+        ({"aggregate": BOTH, "result_fields": ("n", "m", "o")}, "5 values ('user', start, end, 2 of the result)", "6 fields, "),
+        ({"aggregate": None, "reduce": max, "outputs": ("user", "from", "to", "value", "n")}, "4 values", "5 fields, "),
+    ],
+)  # fmt: skip
+def test_outputs_that_no_result_has_are_refused(more: dict[str, Any], emitted: str, declared: str) -> None:
+    (problem,) = problems(builder(sums(**more)))
+    assert f"it emits {emitted}" in problem and f"and its outputs are {declared}" in problem and "result_fields=" in problem
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"outputs": ("user", "from", "to", "total")},
+        {"aggregate": BOTH, "result_fields": "both"},
+        {"aggregate": BOTH, "outputs": ("user", "from", "to", "total", "n")},
+        {"aggregate": aggregates.Max("value"), "result_fields": ("first", "second")},
+        {"aggregate": None, "reduce": max, "result_fields": ("one", "value")},
+        {"process": Give(), "outputs": ("n",)},
+    ],
+)
+def test_outputs_that_results_may_have_are_taken(more: dict[str, Any]) -> None:
+    builder(sums(**more)).build()
+
+
 @pytest.mark.parametrize(
     ("window", "held"),
     [
