@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
 from math import inf
 from os.path import isabs
+from types import CodeType
 
 from topo.errors import UserError
 
@@ -105,6 +109,15 @@ def call_for_effect(function: Callable[..., object], *arguments: object, fix: st
     """Call user code. Raises UserError, which names `fix`, when it returns a value."""
     if (value := function(*arguments)) is not None:
         raise returned(function, value, fix)
+
+
+@cache
+def forgets_result(code: CodeType) -> bool:
+    """Return whether all that a function returns is None. One without an end, which raises, does not return."""
+    steps = list(dis.get_instructions(code))
+    # Up to 3.11, and from 3.14 on, a constant that is returned is loaded by the step before.
+    results = [one if "CONST" in one.opname else before for before, one in pairwise(steps) if one.opname.startswith("RETURN_")]
+    return bool(results) and all("CONST" in one.opname and one.argval is None for one in results)
 
 
 def place_of(error: BaseException, declared: tuple[str, int] | None = None) -> tuple[str, int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 from topo.api.aggregates import AggregateFunction
@@ -18,7 +17,7 @@ from topo.api.operator_bolts import AsyncBolt, WindowBolt
 from topo.api.partitions import PartitionedSpout
 from topo.api.topology import ComponentSpec
 from topo.api.windows import ProcessWindowFunction, ReduceFunction
-from topo.user_errors import shown_file
+from topo.user_errors import forgets_result, shown_file
 
 _OURS = "topo."
 _API = "topo.api."
@@ -75,11 +74,7 @@ def _no_result(name: str, function: Any) -> str:
     """Say that a function forgets its result, of those whose None is taken for an empty window."""
     if name not in _RESULTS:
         return ""
-    steps = list(dis.get_instructions(inspect.unwrap(function)))
-    # Up to 3.11, and from 3.14 on, a constant that is returned is loaded by the step before.
-    results = [one if "CONST" in one.opname else before for before, one in pairwise(steps) if one.opname.startswith("RETURN_")]
-    forgets = bool(results) and all("CONST" in one.opname and one.argval is None for one in results)
-    return f"returns nothing; return {_RESULTS[name]}" if forgets else ""
+    return f"returns nothing; return {_RESULTS[name]}" if forgets_result(inspect.unwrap(function).__code__) else ""
 
 
 def _called(cls: type) -> dict[str, Any]:

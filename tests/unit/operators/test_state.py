@@ -123,6 +123,24 @@ def test_an_aggregating_state_gives_the_result_of_its_accumulator(store: Store) 
     assert mean.get() == 2.5
 
 
+def forgets(first: dict[str, int], second: dict[str, int]) -> None:
+    first.update(second)
+
+
+class Forgets(Mean):
+    def add(self, value: Any, accumulator: Any) -> Any:
+        accumulator.append(value)
+
+
+def test_a_function_that_forgets_its_result_is_refused_where_its_state_is_asked_for(store: Store) -> None:
+    with pytest.raises(UserError, match="the state 'r': its function returns nothing, so it would keep nothing; return the comb"):
+        store.state.reducing("r", forgets)
+    with pytest.raises(UserError, match=r"the state 'm': Forgets\.add returns nothing, so it would keep nothing; return the acc"):
+        store.state.aggregating("m", Forgets())
+    store.state.reducing("max", max)
+    store.state.reducing("some", lambda first, second: None if first == second else first)
+
+
 def test_merging_namespaces_moves_what_the_current_key_has(store: Store) -> None:
     text = store.state.reducing("r", lambda first, second: first + second)
     mean = store.state.aggregating("m", Mean())

@@ -10,6 +10,7 @@ Stored values must not be changed from outside afterwards, and must be of types 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,6 +37,7 @@ from topo.operators.state.handles import (
     ValueState,
 )
 from topo.operators.state.table import StateTable
+from topo.user_errors import forgets_result
 
 __all__ = ["AggregatingState", "KeyContext", "KeyedState", "ListState", "MapState", "ReducingState", "SortedState", "ValueState"]
 
@@ -95,14 +97,16 @@ class KeyedState:
     def reducing(
         self, name: str, reduce: Callable[[Any, Any], Any], *, ttl: str | timedelta | None = None, refresh_on_read: bool = False
     ) -> ReducingState:
-        """Return a handle of the reducing state `name`."""
+        """Return a handle of the reducing state `name`. Raises UserError, too, where the function forgets its result."""
+        _check_result(name, "", reduce, "the combination of both")
         state = self._state(name, REDUCING, ttl, refresh_on_read)
         return ReducingState(self._keys, state.table, state.ageing, reduce)
 
     def aggregating(
         self, name: str, aggregate: AggregateFunction, *, ttl: str | timedelta | None = None, refresh_on_read: bool = False
     ) -> AggregatingState:
-        """Return a handle of the aggregating state `name`."""
+        """Return a handle of the aggregating state `name`. Raises UserError, too, where `add` forgets to return it."""
+        _check_result(name, f"{type(aggregate).__name__}.add", aggregate.add, "the accumulator")
         state = self._state(name, AGGREGATING, ttl, refresh_on_read)
         return AggregatingState(self._keys, state.table, state.ageing, aggregate)
 
@@ -189,3 +193,11 @@ class KeyedState:
         if kind != state.kind.name or ages != (state.ageing is not None):
             there = f"{state.kind.name} state {'with' if state.ageing else 'without'} a time to live"
             raise UserError(f"state {name!r} is a {there}; it was a {kind} state {'with' if ages else 'without'} one")
+
+
+def _check_result(name: str, method: str, function: Any, result: str) -> None:
+    """Refuse a function whose None would be taken for a state that is cleared."""
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    if code is not None and forgets_result(code):
+        what = f"the state {name!r}: {method or 'its function'} returns nothing"
+        raise UserError(f"{what}, so it would keep nothing; return {result}")
