@@ -229,8 +229,10 @@ class TopologyBuilder:
         """
         # Imported here so that `import topo` stays light.
         from topo.plan.batch_windows import choose_outputs
-        from topo.plan.validation import problems_of
+        from topo.plan.validation import problems_of, unusable_names
 
+        if unusable := list(unusable_names((spec.id, declarer.inputs) for spec, declarer in self._declared)):
+            raise TopologyError([self._placed(problem) for problem in unusable])
         config, problems = TopologyConfig().changed(self._settings)
         components = tuple(
             replace(spec, inputs=tuple(_resolved(declarer.inputs, aliases or {}))) for spec, declarer in self._declared

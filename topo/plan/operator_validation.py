@@ -173,7 +173,7 @@ def _window(spec: ComponentSpec, bolt: WindowBolt, streams: Streams) -> Iterator
 def _width(bolt: WindowBolt, outputs: Sequence[StreamDeclaration]) -> Iterator[str]:
     """How many values a result has is known without a function of the user's, and where no result is taken apart."""
     aggregate, width = bolt.aggregate, bolt.result_width
-    if width != 1 and type(aggregate) in (Count, Mean, Together):
+    if aggregate is not None and width != 1 and type(aggregate) in (Count, Mean, Together):
         width = len(aggregate.fields)
     elif width != 1:
         return

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, Final
 
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
-from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, PartialKey
+from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, Grouping, PartialKey
 from topo.api.hooks import Hook
 from topo.api.operator_bolts import OperatorBolt
 from topo.api.partitions import PartitionedSpout
@@ -75,8 +75,9 @@ def problems_of(topology: Topology) -> list[str]:
         found += _partitions(spec, streams[spec.id])
     if not any(spec.kind is ComponentKind.SPOUT for spec in specs):
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
+    classes = {spec.id for spec in specs if isinstance(spec.component, type)}
     for spec in specs:
-        found += _inputs(spec, streams)
+        found += _inputs(spec, streams, classes)
     found += operator_problems(specs, streams, config)
     found += batch_problems(specs, streams)
     found += event_time_problems(specs, streams)
@@ -86,6 +87,19 @@ def problems_of(topology: Topology) -> list[str]:
         if not isinstance(hook, Hook):
             found.append(f"add_hook: {hook!r:.80} is no instance of a Hook; derive from topo.Hook and give an object of it")
     return found + _cycle(specs)
+
+
+def unusable_names(declared: Iterable[tuple[Any, Iterable[Input]]]) -> Iterator[str]:
+    """Yield the names of components, each with its inputs, and of streams, that are lists or the like."""
+    for component_id, inputs in declared:
+        if not isinstance(component_id, Hashable):
+            yield f"component id {component_id!r} is not allowed; use {_NAME_RULE}"
+        names: list[tuple[Any, Any]] = [(one.source, one.stream) for one in inputs]
+        for source, stream in names:
+            if not isinstance(source, Hashable):
+                yield f"bolt {component_id!r}: reads from {source!r}, which is no name; give each component its own grouping"
+            if not isinstance(stream, Hashable):
+                yield f"bolt {component_id!r}: reads stream {stream!r} of {source!r}, which is no name; give that of one stream"
 
 
 def _names(topology: Topology) -> Iterator[str]:
@@ -211,7 +225,9 @@ def _values_wanted(spec: ComponentSpec, config: TopologyConfig) -> Iterator[str]
         )
 
 
-def _inputs(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> Iterator[str]:
+def _inputs(
+    spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None], classes: Collection[str]
+) -> Iterator[str]:
     if spec.kind is not ComponentKind.BOLT:
         return
     if not spec.inputs:
@@ -223,7 +239,7 @@ def _inputs(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...
                 "keep one grouping"
             )
     for declared in spec.inputs:
-        for problem in _input(declared, streams):
+        for problem in _input(declared, streams, is_class=declared.source in classes):
             yield f"bolt {spec.id!r}: {problem}"
 
 
@@ -245,8 +261,13 @@ def _example(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ..
     return next((component_id for component_id in streams if component_id != spec.id), "source")
 
 
-def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> Iterator[str]:
+def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | None], *, is_class: bool) -> Iterator[str]:
+    """Yield the mistakes in one input; `is_class`: its source was given as a class."""
     source, stream, grouping = declared.source, declared.stream, declared.grouping
+    given: Any = grouping
+    if not isinstance(given, Grouping):
+        yield f"the grouping on {source!r} is {given!r:.80}; call shuffle_grouping({source!r}) or another of the declarer"
+        return
     if source not in streams:
         yield f"reads from {source!r}, which is not a component{_hint(source, list(streams))}"
         return
@@ -256,7 +277,8 @@ def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | N
     found = next((candidate for candidate in outputs if candidate.name == stream), None)
     if found is None:
         if not outputs:
-            yield f'reads from {source!r}, which emits nothing; declare its outputs, such as outputs = ("field",)'
+            own = ", or give an instance where its __init__ does" if is_class else ""
+            yield f'reads from {source!r}, which emits nothing; declare its outputs, such as outputs = ("field",){own}'
         else:
             yield f"reads stream {stream!r} of {source!r}, which does not declare it{_hint(stream, [o.name for o in outputs])}"
         return

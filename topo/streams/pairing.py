@@ -22,7 +22,7 @@ from topo.streams.joins import (
     Tag,
     WindowJoin,
 )
-from topo.streams.records import substituted
+from topo.streams.named_types import substituted
 from topo.streams.results import Change, SideOutput
 from topo.streams.type_names import K, T_co
 

@@ -9,6 +9,7 @@ from tests.unit.plan.parts import ByLength, Lines, Sink, Split, diamond, word_co
 from topo.api.bolt import Bolt
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.builder import TopologyBuilder
+from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import TopologyError
 from topo.plan.parallelism import with_overrides
 from topo.plan.validation import problems_of, validate
@@ -78,6 +79,31 @@ RULES: list[tuple[str, Change, str]] = [
         "source without outputs",
         lambda b: b.set_bolt("x", Sink()).shuffle_grouping("count"),
         "reads from 'count', which emits nothing; declare its outputs",
+    ),
+    (
+        "source given as a class whose __init__ declares its outputs",
+        lambda b: (b.set_spout("y", IterableSpout, args=([1],)), b.set_bolt("x", Sink()).shuffle_grouping("y")),
+        """reads from 'y', which emits nothing; declare its outputs, such as outputs = ("field",), or give an instance where""",
+    ),
+    (
+        "list as id",
+        lambda b: b.set_bolt(["x"], Sink()).shuffle_grouping("lines"),
+        "component id ['x'] is not allowed; use",
+    ),
+    (
+        "list as source",
+        lambda b: b.set_bolt("x", Sink()).shuffle_grouping(["lines"]),
+        "bolt 'x': reads from ['lines'], which is no name; give each component its own grouping (test_validation.py:",
+    ),
+    (
+        "list as stream",
+        lambda b: b.set_bolt("x", Sink()).shuffle_grouping("lines", ["default"]),
+        "bolt 'x': reads stream ['default'] of 'lines', which is no name; give that of one stream",
+    ),
+    (
+        "text as grouping",
+        lambda b: b.set_bolt("x", Sink()).grouping("lines", "shuffle"),
+        "bolt 'x': the grouping on 'lines' is 'shuffle'; call shuffle_grouping('lines') or another of the declarer",
     ),
     (
         "unknown field",
