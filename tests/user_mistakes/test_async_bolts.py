@@ -69,3 +69,33 @@ def test_a_strategy_of_ones_own_that_never_retries_is_refused() -> None:
 
     with pytest.raises(UserError, match=r"retry=Thrice\(\.\.\.\) would never retry a call.*self\.error_predicate = lambda"):
         Calls(retry=Thrice())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"capacity": "5"}, "an async operator needs a capacity above zero, a whole number; got '5'"),
+        ({"capacity": 2.5}, "needs a capacity above zero, a whole number; got 2.5"),
+        ({"capacity": True}, "needs a capacity above zero, a whole number; got True"),
+        ({"retry": 3}, r"retry=3: give a strategy, such as FixedDelayRetry\(3, '1s'\), or None"),
+        ({"retry": FixedDelayRetry}, r"retry=<class .*FixedDelayRetry'>: give a strategy, such as"),
+    ],
+)
+def test_settings_of_another_type_are_refused_with_what_to_give(settings: dict[str, Any], message: str) -> None:
+    """The user takes a setting from the environment, and gives retries as their number, as in other libraries."""
+
+    class Calls(AsyncBolt):
+        async def call(self, tup: Any) -> Any:
+            return None
+
+    with pytest.raises(UserError, match=message):
+        Calls(**settings)
+
+
+def test_numbers_of_a_strategy_that_are_text_are_refused() -> None:
+    """The user takes them from the environment: a text by which a number is multiplied is repeated, a delay of days."""
+    text: Any = "3"
+    with pytest.raises(UserError, match="a retry strategy needs max_attempts above zero; got '3'"):
+        FixedDelayRetry(text, "1s")
+    with pytest.raises(UserError, match="a retry strategy needs multiplier above zero; got '3'"):
+        ExponentialBackoffRetry(3, "1s", "5s", text)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, SupportsIndex
 
 from msgspec import Struct
 
@@ -55,12 +55,20 @@ class RetryStrategy(ABC):
         """Milliseconds to wait after attempt number `attempt`, counted from 1."""
 
 
+def _check(name: str, value: Any) -> None:
+    try:
+        is_above_zero = value > 0
+    except TypeError:
+        is_above_zero = False
+    if not is_above_zero:
+        raise UserError(f"a retry strategy needs {name} above zero; got {value!r}")
+
+
 class _CountedRetry(RetryStrategy):
     """At most `max_attempts` repetitions; without any condition each exception asks for one."""
 
     def __init__(self, max_attempts: int, if_result: ResultPredicate | None, if_error: ErrorPredicate | None) -> None:
-        if max_attempts <= 0:
-            raise UserError(f"a retry strategy needs max_attempts above zero; got {max_attempts}")
+        _check("max_attempts", max_attempts)
         self._max_attempts = max_attempts
         self.result_predicate = if_result
         self.error_predicate = (lambda _error: True) if if_result is None and if_error is None else if_error
@@ -81,7 +89,7 @@ class FixedDelayRetry(_CountedRetry):
             with `if_result` alone none does.
 
     Raises:
-        UserError: `max_attempts` is not above zero, or `delay` is no duration.
+        UserError: `max_attempts` is no number above zero, or `delay` is no duration.
     """
 
     def __init__(
@@ -124,6 +132,7 @@ class ExponentialBackoffRetry(_CountedRetry):
         super().__init__(max_attempts, if_result, if_error)
         self._initial_ms = duration_ms(initial_delay)
         self._max_ms = duration_ms(max_delay)
+        _check("multiplier", multiplier)
         self._multiplier = multiplier
 
     def backoff_ms(self, attempt: int) -> int:
@@ -150,11 +159,14 @@ class AsyncSettings(Struct, frozen=True):
     retry: RetryStrategy | None = None
 
     def __post_init__(self) -> None:
-        if self.capacity <= 0:
-            raise UserError(f"an async operator needs a capacity above zero; got {self.capacity}")
+        capacity: Any = self.capacity
+        if not isinstance(capacity, SupportsIndex) or isinstance(capacity, bool) or int(capacity) <= 0:
+            raise UserError(f"an async operator needs a capacity above zero, a whole number; got {capacity!r}")
         if self.timeout_ms < 0:
             raise UserError(f"an async timeout is zero (none) or more; got {self.timeout_ms} ms")
-        retry = self.retry
+        retry: Any = self.retry
+        if retry is not None and (isinstance(retry, type) or not hasattr(retry, "can_retry")):
+            raise UserError(f"retry={retry!r}: give a strategy, such as FixedDelayRetry(3, '1s'), or None")
         if retry is not None and retry.result_predicate is None and retry.error_predicate is None:
             raise UserError(
                 f"retry={type(retry).__name__}(...) would never retry a call: it sets neither error_predicate nor "
