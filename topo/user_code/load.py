@@ -30,7 +30,9 @@ from topo.wire.serializers import SerializerRegistry
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 _COLLECTION = re.compile(
-    r"(\w+\.)*(list|tuple|set|frozenset|dict|sequence|iterable|collection|mapping)(\[.*\])?( \| None)?", re.IGNORECASE
+    r"(None \| |(\w+\.)?Optional\[)?(\w+\.)*(list|tuple|set|frozenset|dict|sequence|iterable|collection|mapping)(\[.*\])?\]?"
+    r"( \| None)?",
+    re.IGNORECASE,
 )
 
 _roots: list[str] = []
@@ -176,15 +178,15 @@ def _convert(text: str, parameter: inspect.Parameter | None, name: str) -> Any:
 
 def _type_of(parameter: inspect.Parameter) -> Callable[[str], Any] | None:
     known: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str, "Path": Path}
-    annotation = parameter.annotation
-    if annotation is not parameter.empty:
-        written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-        if _COLLECTION.fullmatch(written):
-            what = f"parameter {parameter.name} is {written}, and -p gives one value"
-            raise UserError(f"{what}; declare it as a str, and have the function split that")
+    annotation, default = parameter.annotation, type(parameter.default)
+    is_declared = annotation is not parameter.empty
+    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation if is_declared else default)
+    if _COLLECTION.fullmatch(written):
+        what = f"parameter {parameter.name} is {written}, and -p gives one value"
+        raise UserError(f"{what}; declare it as a str, and have the function split that")
+    if is_declared:
         named = [known[word] for word in re.findall(r"\w+", written) if word in known]
         return named[0] if len(named) == 1 else None
-    default = type(parameter.default)
     return default if default in known.values() else None
 
 

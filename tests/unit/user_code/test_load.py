@@ -325,7 +325,18 @@ def test_text_becomes_what_the_parameter_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "annotation", ["list[int]", list[int], "typing.Sequence[str] | None", "tuple[int, ...]", set, "dict[str, int]"]
+    "annotation",
+    [
+        "list[int]",
+        list[int],
+        "typing.Sequence[str] | None",
+        "tuple[int, ...]",
+        set,
+        "dict[str, int]",
+        "Optional[list[str]]",
+        "None | list[str]",
+        "t.Optional[t.List[str]]",
+    ],
 )
 def test_text_is_no_collection(annotation: Any) -> None:
     def function(items: Any, one: Literal["list", "set"] = "list", both: str | list[str] = "a") -> None: ...
@@ -335,6 +346,14 @@ def test_text_is_no_collection(annotation: Any) -> None:
     with pytest.raises(UserError, match=r"parameter items is .*, and -p gives one value"):
         bind_parameters(function, {"items": "5"}, "f")
     assert bind_parameters(function, {"items": [5]}, "f") == {"items": [5]}
+
+
+@pytest.mark.parametrize("default", [["a"], ("a",), {}, {"a"}])
+def test_nor_is_it_one_where_the_default_alone_says_so(default: Any) -> None:
+    def function(items=default) -> None: ...
+
+    with pytest.raises(UserError, match=r"parameter items is (list|tuple|dict|set), and -p gives one value"):
+        bind_parameters(function, {"items": "a,b"}, "f")
 
 
 @pytest.mark.parametrize(
