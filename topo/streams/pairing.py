@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from topo.errors import UserError
 from topo.streams.collecting import Collected, CollectSink
@@ -45,6 +45,15 @@ class Drawn:
             self._id = f"stream {len(self._graph.nodes)}"
             self._add(READER, id=self._id)
         return self._id
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            kinds = [kind for base in Drawn.__subclasses__() for kind in base.__subclasses__()]
+            fix = ""
+            if any(name in vars(kind) for kind in kinds) and not name.startswith("_"):
+                fix = f"; put {'values() or entries()' if hasattr(type(self), 'values') else 'key_by(...)'} before it"
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}{fix}", name=name, obj=self)
 
     def _side(self, tag: SideOutput[Any]) -> tuple[Node, str]:
         """Return a side output of the node: the node that has it, and its name.

@@ -43,6 +43,23 @@ def test_two_streams_meet_by_key_only(call: Callable[[Any, Any], object], given:
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
+        (lambda _left, right: right.count(), r"a Stream has no 'count'; put key_by\(\.\.\.\) before it"),
+        (lambda _left, right: right.window(Tumbling("1s")), r"a Stream has no 'window'; put key_by\(\.\.\.\) before it"),
+        (lambda left, _right: left.batch(5), r"a KeyedStream has no 'batch'; put values\(\) or entries\(\) before it"),
+        (lambda left, _right: left.mapp(max), "a KeyedStream has no 'mapp'$"),
+        (lambda left, _right: left.__len__(), "a KeyedStream has no '__len__'$"),
+    ],
+)
+def test_a_call_that_streams_of_the_other_kind_have_names_what_to_put_before_it(
+    call: Callable[[Any, Any], object], problem: str
+) -> None:
+    with pytest.raises(AttributeError, match=problem):
+        call(*sides())
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
         (lambda left, right: left.join_table(right.key_by(str), max), r"takes a table; got a KeyedStream: .*\.latest\(\)"),
         (lambda left, right: left.enrich(right, max), r"takes a table; got a Stream: make one by broadcast\(key\)"),
         (lambda left, right: right.enrich(left, max), "takes a table; got a KeyedStream"),
