@@ -199,16 +199,20 @@ class TopologyBuilder:
         given = (tuple(args), dict(kwargs or {}), settings)
         spec = ComponentSpec(component_id, kind, component, parallelism, *given, watermarks=watermarks)
         self._declared.append((spec, declarer))
-        self._note_place(repr(component_id), sys._getframe(2))
+        place = self._note_place(repr(component_id), sys._getframe(2))
+        if place is not None and "declared_at" in vars(type(component)):
+            vars(component)["declared_at"] = place
         return declarer
 
-    def _note_place(self, component: str, caller: FrameType | None) -> None:
-        """Note the line of the user's code that declares a component, unless the engine does."""
+    def _note_place(self, component: str, caller: FrameType | None) -> tuple[str, int] | None:
+        """Note the line of the user's code that declares a component, unless the engine does, and return it with its file."""
         while caller is not None and caller.f_locals.get("self") is self:
             caller = caller.f_back  # a method of a subclass
         if caller is not None and not is_engine_frame(caller.f_globals.get("__name__", "")):
             place = f"{Path(shown_file(caller.f_code.co_filename)).name}:{caller.f_lineno}"
             self._places.setdefault(component, {})[place] = None
+            return shown_file(caller.f_code.co_filename), caller.f_lineno
+        return None
 
     def copied(self) -> TopologyBuilder:
         """Return a builder of the same declarations; additions to it leave this one as it is."""

@@ -85,6 +85,8 @@ class WindowBolt(OperatorBolt):
     emits_batches = False
     """Whether it emits batches of columns. Decided when the topology is built."""
     max_wait_ms: int | None = None
+    declared_at: tuple[str, int] | None = None
+    """File and line where it is added to a topology, for errors in which nothing else is the user's, such as those of a sum."""
 
     @old_parameters(held_for="max_wait")
     def __init__(

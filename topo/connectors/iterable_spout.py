@@ -34,6 +34,9 @@ class IterableSpout(RetryingSpout):
     refused; give the function that makes it.
     """
 
+    declared_at: tuple[str, int] | None = None
+    """File and line where it is added to a topology, for errors in which nothing else is the user's, such as those of an item."""
+
     def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]], fields: Sequence[str] = ("value",)) -> None:
         """Keep what to emit.
 
