@@ -353,7 +353,7 @@ def inlined(function: Any, r: str) -> str | None:
 
 
 def _check_result(value: Any) -> None:
-    """Refuse a NamedTuple in a window's result of a type that nobody has declared: it would arrive as a tuple, in silence."""
+    """Refuse a NamedTuple in a window's result whose type is not declared: it would arrive as a tuple, in silence."""
     if type(value) in (list, tuple, dict):
         for part in value.values() if type(value) is dict else value:
             _check_result(part)

@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from topo.streams.captured import own_function
-from topo.streams.named_types import named
 from topo.streams.records import changes
+from topo.streams.type_facts import named
 
 _ITEMS = (Iterable, Iterator, Sequence, Generator, list, tuple, set, frozenset)
 

@@ -22,8 +22,8 @@ from topo.streams.joins import (
     Tag,
     WindowJoin,
 )
-from topo.streams.named_types import substituted
 from topo.streams.results import Change, SideOutput
+from topo.streams.type_facts import substituted
 from topo.streams.type_names import K, T_co
 
 _OF_RECORD = ("map", "flat_map", "async_map", "enrich")

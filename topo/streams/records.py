@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence, Set
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -23,13 +23,11 @@ from uuid import UUID
 import msgspec
 
 from topo.errors import UserError
-from topo.streams.named_types import named, substituted
+from topo.streams.type_facts import CHANGED, loss_of, lost_in, named, substituted
 
 _AS_THEY_ARE = (bytes, datetime, date, time, timedelta, Decimal, UUID)
 SCALARS: frozenset[type] = frozenset({str, int, float, bool, type(None), *_AS_THEY_ARE})
 """Types of values that arrive as they were sent."""
-_CHANGED = (list, bytearray, str, int, float, bytes, tuple, dict, set, frozenset)
-"""Of subclasses of these the value is carried and the class is not; a list arrives as a tuple."""
 _OF_PARTS = (Union, types.UnionType, tuple, dict, set, frozenset, Collection, Sequence, Mapping, MutableMapping, Set, MutableSet)
 """Origins of types whose values arrive as they were where their parts do."""
 VALUE = "value"
@@ -76,8 +74,8 @@ class Layout:
             UserError: a value is of a class that could not be made again.
         """
         for kind in filter(None, self.kinds):
-            for cls in _lost_in(kind):
-                raise UserError(f"values of {kind} cannot be made again on arrival: {_loss_of(cls)}")
+            for cls in lost_in(kind):
+                raise UserError(f"values of {kind} cannot be made again on arrival: {loss_of(cls)}")
         values = [f"{record}.{attribute}" for attribute in self.attributes] or [record]
         for place, kind in enumerate(self.kinds):
             if kind is not None:
@@ -305,30 +303,7 @@ def changes(kind: Any, above: tuple[Any, ...] = ()) -> bool:
         return False
     if cls in (tuple, dict, set, frozenset):
         return False
-    return issubclass(cls, (Enum, *_CHANGED)) or has_fields(cls) or cls is MutableSequence
-
-
-def _lost_in(kind: Any) -> Iterator[type]:
-    """Return the classes in a type whose values could not be made of plain ones: those derived from `dict`, `str` and so on."""
-    waiting: list[Any] = [msgspec.inspect.type_info(kind)]
-    seen: set[int] = set()
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        if isinstance(one, msgspec.inspect.CustomType):
-            cls = get_origin(one.cls) or one.cls
-            if isinstance(cls, type) and issubclass(cls, _CHANGED):
-                yield cls
-        held = [getattr(one, name) for name in one.__struct_fields__]
-        parts = [part for some in held for part in (some if isinstance(some, tuple) else (some,))]
-        waiting += [part for part in parts if isinstance(part, msgspec.inspect.Type | msgspec.inspect.Field)]
-
-
-def _loss_of(cls: type) -> str:
-    base = next(base.__name__ for base in cls.__mro__ if base in _CHANGED)
-    return f"{cls.__name__} arrives as {base}; make a {base} of it"
+    return issubclass(cls, (Enum, *CHANGED)) or has_fields(cls) or cls is MutableSequence
 
 
 def _check_of_parts(kind: Any, above: tuple[Any, ...] = ()) -> Callable[[Any], None] | None:
@@ -347,20 +322,41 @@ def _check_of_parts(kind: Any, above: tuple[Any, ...] = ()) -> Callable[[Any], N
     cls = origin or kind
     parts: dict[Any, Any]
     read: Callable[[Any, Any], Any]
+    has_derived = False
     if cls is tuple and inner and inner[-1] is not ...:
         parts, read = dict(enumerate(inner)), getitem
     elif cls in (list, *_OF_PARTS):
         is_map = cls in (dict, Mapping, MutableMapping)
         of_items = _check_of_parts((*inner, Any, Any)[int(is_map)], above)
         return of_items and partial(_check_items, of_items, is_map)
-    elif cls not in above and (has_fields(kind) or is_typeddict(cls)):
+    elif has_fields(kind) or is_typeddict(cls):
+        # Without a subclass so far, which is usual, every value is of the class itself.
+        has_derived = has_fields(kind) and bool(cls.__subclasses__())
+        if cls in above:
+            return partial(_check_again, kind, []) if has_derived else None
         given = dict(zip(getattr(cls, "__parameters__", ()), inner, strict=False))
         parts = {name: substituted(one, given) for name, one in get_type_hints(cls).items() if get_origin(one) is not ClassVar}
         read = dict.get if is_typeddict(cls) else getattr
     else:
         return None
     checks = [(place, check) for place, one in parts.items() if (check := _check_of_parts(one, (*above, cls)))]
-    return partial(_check_parts, checks, read) if checks else None
+    of_parts = partial(_check_parts, checks, read) if checks else None
+    return partial(_check_class, cls, of_parts) if has_derived else of_parts
+
+
+def _check_again(kind: Any, known: list[Any], value: Any) -> None:
+    """Check a part of a type that is a part of itself; `known` takes its check."""
+    if not known:
+        known.append(_check_of_parts(kind))
+    known[0](value)
+
+
+def _check_class(cls: type, of_parts: Callable[[Any], None] | None, value: Any) -> None:
+    if type(value) is not cls and isinstance(value, cls):
+        mine, base = type(value).__name__, cls.__name__
+        raise UserError(f"a {mine} is in a part that is declared as {base}, and would arrive as a {base}; declare {mine} for it")
+    if of_parts is not None:
+        of_parts(value)
 
 
 def _check_given(check: Callable[[Any], None], value: Any) -> None:
@@ -426,9 +422,9 @@ def check_unknown(place: str, *, of_state: bool = False, merged: bool = False) -
                 check(key)
                 check(value)
         elif cls not in admitted:
-            if issubclass(cls, _CHANGED) and cls not in _CHANGED and not has_fields(cls) and not issubclass(cls, Enum):
-                raise UserError(f"{place} {'keeps' if of_state else 'gives'} a {cls.__name__}, and {_loss_of(cls)}")
-            if has_fields(cls) or issubclass(cls, (Enum, *_CHANGED)):
+            if issubclass(cls, CHANGED) and cls not in CHANGED and not has_fields(cls) and not issubclass(cls, Enum):
+                raise UserError(f"{place} {'keeps' if of_state else 'gives'} a {cls.__name__}, and {loss_of(cls)}")
+            if has_fields(cls) or issubclass(cls, (Enum, *CHANGED)):
                 shown = "list[...]" if cls is list else cls.__name__
                 where = "keeps" if of_state else "gives"
                 what = f"{place} {where} a {cls.__name__}, and its type is not known here, so it would not arrive as one"

@@ -122,6 +122,34 @@ def test_a_result_of_into_that_no_type_tells_fails_behind_entries_too() -> None:
         assert "a Visit is in a part of any type" in test.errors()[0].message
 
 
+@dataclass
+class Longer(Visit):
+    seconds: int = 0
+
+
+class Tree(msgspec.Struct):
+    below: list[Tree]
+
+
+class Leaf(Tree):
+    size: int = 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        (Windowed[Visit], lambda: Windowed(0, 1, Longer())),
+        (list[Visit], lambda: [Visit(), Longer()]),
+        (dict[str, Visit | None], lambda: {"a": Longer()}),
+        (Windowed[Tree], lambda: Windowed(0, 1, Tree([Tree([Tree([Leaf([])])])]))),
+    ],
+)
+def test_a_record_of_a_subclass_in_a_part_does_not_leave_as_one_of_its_base(kind: Any, made: Callable[[], Any]) -> None:
+    pack = layout_of(kind).packer("map")
+    with pytest.raises(UserError, match=r"a (Longer|Leaf) is in a part that is declared as (Visit|Tree), and would arrive as a"):
+        pack(made())
+
+
 @pytest.mark.parametrize("into", [lambda count: Total(count), lambda count: {"all": [Total(count)]}])
 def test_a_named_tuple_that_no_type_tells_does_not_become_a_tuple_on_its_way(into: Callable[[int], Any]) -> None:
     with StreamTest() as test:
