@@ -10,9 +10,7 @@ from typing import Any, Final
 
 from topo.streams.captured import captured_by
 from topo.streams.collecting import Collected
-from topo.user_errors import shown_file
-
-_PACKAGE = __name__.rpartition(".")[0]
+from topo.user_errors import is_engine_frame, shown_file
 
 MAIN: Final = "main"
 """The output of every operator: its results."""
@@ -54,9 +52,9 @@ class Site:
 
 
 def calling_site() -> Site:
-    """Return the line of the user's code that has called into this package."""
+    """Return the line of the user's code that has called into this package, or into the test kit."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+    while frame is not None and is_engine_frame(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return Site(shown_file(frame.f_code.co_filename), frame.f_lineno) if frame is not None else Site("unknown", 0)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from topo.api.spout import RetryingSpout
 from topo.api.two_phase import TwoPhaseSink
-from topo.errors import UserError
+from topo.errors import NotFoundError, UserError
 from topo.master.commands import RecordError
 from topo.plan.parallelism import with_parallelism
 from topo.streams import KeyedStream, SideOutput, Stream, StreamBuilder
@@ -193,10 +194,17 @@ class StreamTest:
         self._run()
 
     def counters(self, component: str) -> dict[str, int]:
-        """Return the counters of a component's own, as `topo status` shows them; a new process begins at 0."""
+        """Return the counters of a component's own, as `topo status` shows them; a new process begins at 0.
+
+        Raises:
+            NotFoundError: there is no such component.
+        """
         self._run()
-        (found,) = [one for one in self._topology().status()["components"] if one["component"] == component]
-        return dict(found["user"]["counters"])
+        found = {one["component"]: one["user"]["counters"] for one in self._topology().status()["components"]}
+        if component not in found:
+            near = tuple(get_close_matches(component, found, n=2))
+            raise NotFoundError(f"the topology has no component {component!r}.", near)
+        return dict(found[component])
 
     def errors(self) -> list[RecordError]:
         """Return what `topo errors` would show."""

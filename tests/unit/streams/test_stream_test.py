@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from topo import BasicBolt, UserError
+from topo import BasicBolt, NotFoundError, UserError
 from topo.streams import KeyedStream, Session, SideOutput, Stream, Tumbling, Windowed
 from topo.testing import StreamTest
 
@@ -171,3 +171,19 @@ def test_a_source_that_has_ended_refuses_what_follows_and_ends_once() -> None:
                 call()
         other.send(2)
         assert seen.all == [2]
+
+
+def test_a_result_that_cannot_be_collected_has_the_line_of_the_test() -> None:
+    with StreamTest() as test:
+        source = test.source(int)
+        test.collect(source.stream.map(lambda number: [number]))
+        source.send(1)
+        assert test.errors()[0].message.startswith("sink 'seen-1' at test_stream_test.py:")
+
+
+def test_a_component_of_which_counters_are_wanted_is_looked_for_by_name() -> None:
+    with StreamTest() as test:
+        test.collect(test.source(int).stream)
+        assert test.counters("source") == {}
+        with pytest.raises(NotFoundError, match=r"the topology has no component 'sorce'.*mean 'source'"):
+            test.counters("sorce")
