@@ -72,6 +72,9 @@ _INSTEAD_OF_EVENT_TIME = {"window": ", or use clock='processing'", "interval_joi
 
 def problems_of(graph: Graph) -> list[str]:
     """Return all mistakes of a program: one sentence each, with the fix."""
+    given: list[tuple[Node, Any]] = [(node, node.name) for node in graph.nodes]
+    if unusable := [(node, name) for node, name in given if not isinstance(name, str | None)]:
+        return [f"{node.kind} at {node.site}: name={name!r:.60} must be a text, such as 'words'" for node, name in unusable]
     found = [*_names(graph), *_unread(graph), *_captured(graph), *_event_time(graph), *_ends(graph)]
     for node in graph.nodes:
         found += [f"{node}: {problem}" for problem in (*_function(node), *_open(node), *_settings(node), *_record(node))]

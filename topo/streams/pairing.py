@@ -67,7 +67,10 @@ class Drawn:
         sides = settings.get("sides", ())
         if sides is not None and tag not in sides:
             has = ", ".join(repr(getattr(one, "name", one)) for one in sides) or "none"
-            raise UserError(f"{self._node} has no side output {tag.name!r}; it has {has} ({calling_site()})")
+            what = f"{self._node} has no side output {tag.name!r}"
+            if (mine := next((one.of for one in sides if getattr(one, "name", None) == tag.name), None)) is not None:
+                raise UserError(f"{what} of {tag.of}; that of the name is of {mine}: give the tag that it has ({calling_site()})")
+            raise UserError(f"{what}; it has {has} ({calling_site()})")
         same = [one.of for one in sides or () if getattr(one, "name", None) == tag.name]
         known = [self._node.side_records.get(output, tag.of)] if sides is None else same
         if any(of != tag.of for of in known):

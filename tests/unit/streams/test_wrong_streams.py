@@ -64,6 +64,10 @@ def test_a_call_that_streams_of_the_other_kind_have_names_what_to_put_before_it(
         (lambda left, right: left.enrich(right, max), r"takes a table; got a Stream: make one by broadcast\(key\)"),
         (lambda left, right: right.enrich(left, max), "takes a table; got a KeyedStream"),
         (lambda left, right: right.merge(3), r"merge at test_wrong_streams.py:\d+ takes a stream; got 3 \(int\)"),
+        (
+            lambda _left, right: right.parse_json(int, bad=OTHER).side(SideOutput("other", bytes)),
+            r"has no side output 'other' of <class 'bytes'>; that of the name is of <class 'str'>: give the tag that it has",
+        ),
         (lambda left, right: left.side("late"), r"side at test_wrong_streams.py:\d+ takes a tag, a SideOutput; got 'late'"),
     ],
 )
@@ -129,3 +133,11 @@ def test_a_side_output_that_an_operator_lacks_is_refused_with_those_that_it_has(
     parsed = StreamBuilder("a").from_iterable(["a"]).parse_json(int, bad=SideOutput("bad", str))
     with pytest.raises(UserError, match="has no side output 'late'; it has 'bad'"):
         parsed.side(SideOutput("late", str))
+
+
+@pytest.mark.parametrize("name", [["words"], ("words",), 5])
+def test_a_name_that_is_no_text_is_refused_with_its_place(name: Any) -> None:
+    flow = StreamBuilder("program")
+    flow.from_iterable(["a"], name=name).key_by(str).count(name="count").to(print)
+    with pytest.raises(TopologyError, match=r"from_iterable at test_wrong_streams.py:\d+: name=.* must be a text, such as"):
+        flow.build()
