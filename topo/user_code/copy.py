@@ -38,6 +38,9 @@ _MODULES = (".py", ".zip", ".egg", ".whl")
 _COMPILED = (".so", ".pyd", ".dylib")
 _NO_PYTHON = "{} is not a Python file: its name has to end in .py."
 
+_LEARNT = "__msgspec_cache__"
+"""Attribute of a class in which msgspec keeps how to read it."""
+
 PICKLE = ".pickle"
 """Suffix of a pickled topology's file."""
 
@@ -208,9 +211,15 @@ def _dumps(pickler: Any, value: object) -> bytes:
         names = code.co_filename, "<dynamic-code>"
         return make, tuple(shown_file(code.co_filename) if one in names else one for one in arguments)
 
+    def reducer_override(self: Any, value: object) -> Any:
+        # What msgspec has learnt of a class cannot be pickled, and is learnt again where it is missing.
+        if isinstance(value, type) and _LEARNT in vars(value):
+            delattr(value, _LEARNT)
+        return pickler.reducer_override(self, value)
+
     data, table = BytesIO(), ChainMap({CodeType: reduce_code}, pickler.dispatch_table)
     # A pickler in C takes the table of its class.
-    type("Pickler", (pickler,), {"dispatch_table": table})(data).dump(value)
+    type("Pickler", (pickler,), {"dispatch_table": table, "reducer_override": reducer_override})(data).dump(value)
     return data.getvalue()
 
 
