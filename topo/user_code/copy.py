@@ -28,6 +28,7 @@ from topo.errors import NotFoundError, TopoEnvironmentError, UserError
 from topo.extras import EXTRAS, pip_install
 from topo.storage.state_folder import near_misses, write_atomically
 from topo.user_code.files import ORIGIN, code_of, files_of, hash_of, hash_of_code, is_installed, module_name, root_of
+from topo.user_code.struct_classes import reduced
 from topo.user_errors import shown_file
 
 DEFAULT_ATTRIBUTE = "topology"
@@ -215,7 +216,9 @@ def _dumps(pickler: Any, value: object) -> bytes:
         # What msgspec has learnt of a class cannot be pickled, and is learnt again where it is missing.
         if isinstance(value, type) and _LEARNT in vars(value):
             delattr(value, _LEARNT)
-        return pickler.reducer_override(self, value)
+        found = pickler.reducer_override(self, value)
+        is_struct = isinstance(value, type) and issubclass(value, Struct)
+        return reduced(value) if is_struct and found is not NotImplemented else found
 
     data, table = BytesIO(), ChainMap({CodeType: reduce_code}, pickler.dispatch_table)
     # A pickler in C takes the table of its class.

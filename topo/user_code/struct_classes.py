@@ -1,0 +1,46 @@
+"""Classes of `msgspec.Struct` as values. Of those cloudpickle alone would make classes without fields."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+_SETTINGS = (
+    "frozen", "eq", "order", "array_like", "gc", "repr_omit_defaults", "omit_defaults", "forbid_unknown_fields", "weakref",
+    "dict", "cache_hash", "tag", "tag_field",
+)  # fmt: skip
+_AT_ONCE = ("__module__", "__qualname__", "__doc__", "__post_init__", "__orig_bases__")
+"""Attributes that a class has to be made with."""
+_MADE = {"__slots__", "__match_args__", "__annotations__", "__dict__", "__weakref__", "__parameters__", "__annotate_func__"}
+
+
+def reduced(cls: Any) -> tuple[Any, ...]:
+    """Return what a pickler puts for a class: how to make it, and its other attributes, which may lead back to it."""
+    own = inspect.get_annotations(cls)
+    fields, encoded = cls.__struct_fields__, cls.__struct_encode_fields__
+    defaults = dict(zip(reversed(fields), reversed(cls.__struct_defaults__), strict=False))
+    given = {name: value for name, value in defaults.items() if name in own and value is not msgspec.NODEFAULT}
+    factories = {name: value.factory for name, value in given.items() if hasattr(value, "factory")}
+    begun = {name: value for name, value in vars(cls).items() if name in _AT_ONCE} | {"__annotations__": own}
+    begun |= {name: value for name, value in given.items() if name not in factories}
+    config = {name: getattr(cls.__struct_config__, name) for name in _SETTINGS}
+    config["rename"] = {name: new for name, new in zip(fields, encoded, strict=True) if name in own and name != new}
+    config["kw_only"] = any(name in own and name not in cls.__match_args__ for name in fields)
+    made = _MADE | begun.keys() | set(fields)
+    rest = {name: value for name, value in vars(cls).items() if name not in made and not name.startswith("__struct_")}
+    return _make, (type(cls), cls.__name__, cls.__bases__, begun, factories, config), rest, None, None, _complete
+
+
+def _make(
+    meta: Any, name: str, bases: tuple[type, ...], begun: dict[str, Any], factories: Mapping[str, Any], config: Mapping[str, Any]
+) -> Any:
+    fields = {field: msgspec.field(default_factory=factory) for field, factory in factories.items()}
+    return meta(name, bases, begun | fields, **config)
+
+
+def _complete(cls: type, rest: Mapping[str, Any]) -> None:
+    for name, value in rest.items():
+        setattr(cls, name, value)
