@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import util
@@ -28,6 +29,7 @@ from topo import (  # noqa: E402
 )
 from topo.extras import EXTRAS, pip_install  # noqa: E402
 from topo.spark import SparkSpout  # noqa: E402
+from topo.spark.spark_source import _Steady  # noqa: E402
 from topo.testing import TopologyTest  # noqa: E402
 
 ROWS = 20_000
@@ -121,6 +123,31 @@ def test_reading_parquet_files_loads_neither_spark_nor_pandas(tmp_path: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "rows")], capture_output=True, text=True, check=True)
     assert done.stdout == "100 []\n"
+
+
+def test_a_source_is_the_same_in_every_process() -> None:
+    program = (
+        "from functools import partial; from topo.spark.spark_source import source_of\n"
+        "class Rule: pass\n"
+        "def query(spark, *given, **named): pass\n"
+        "bound = partial(query, {'JFK', 'EWR', 'LGA'}, [Rule(), query], only={'of': Rule, 'but': frozenset({'a', 'b'})})\n"
+        "print(source_of(None, None, None, bound, 'parquet', {}).digest(('one',), {}))\n"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", padding + program], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed, padding in (("1", ""), ("2", "kept = [bytearray(999) for _ in range(9999)]\n"))
+    }
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    "given", [(), (1, "it's", 1.5, None), ((1,), [2], {"b": 1, "a": [{}]}, b"x" * 99), (10**99, "y" * 999, range(3), ...)]
+)
+def test_arguments_of_a_query_count_by_what_they_show(given: tuple[Any, ...]) -> None:
+    """The rows that runs of before have staged stay those of their source."""
+    assert _Steady().repr((given, {"z": 1, "a": given})) == repr((given, {"z": 1, "a": given}))
 
 
 # -- in the test kit -----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import reprlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -55,11 +58,11 @@ class SparkSource:
         return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def digest(self, columns: Sequence[str], config: Mapping[str, str]) -> str:
-        """Return a digest that identifies this source. A function counts by its name and bound arguments."""
+        """Return a digest that identifies this source, equal in all processes. A function counts by its name and bound arguments."""
         value = self.value
         if self.kind == "query":
             bound = (self.value.args, self.value.keywords) if isinstance(self.value, partial) else ()
-            value = [self._name, repr(bound)]
+            value = [self._name, _Steady().repr(bound)]
         identity = [self.kind, value, self.format, self.options, list(columns), sorted(config.items())]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
@@ -79,6 +82,20 @@ class SparkSource:
             if not isinstance(frame, DataFrame):
                 raise TypeError(f"{self} returned a {type(frame).__name__}, and not a DataFrame")
         return frame.select([col("`" + name.replace("`", "``") + "`").alias(name) for name in columns])
+
+
+class _Steady(reprlib.Repr):
+    """`repr`, but for what differs from process to process: sets are sorted, and addresses left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        vars(self).update((name, sys.maxsize) for name in list(vars(self)) if name.startswith("max"))
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        return "{" + ", ".join(f"{self.repr1(key, level - 1)}: {self.repr1(value, level - 1)}" for key, value in x.items()) + "}"
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(x))
 
 
 def source_of(
