@@ -103,6 +103,12 @@ def test_folders_that_hold_columns_in_their_names_are_left_to_spark(tmp_path: Pa
         SparkSpout(tmp_path / "rows")
 
 
+def test_files_with_options_are_left_to_spark_which_knows_them(tmp_path: Path) -> None:
+    folder = write(tmp_path / "rows", 10)
+    with pytest.raises(ConfigError, match="before Spark has run"):
+        SparkSpout(folder, options={"pathGlobFilter": "0*"})
+
+
 def test_without_the_extra_it_is_said_what_to_install() -> None:
     program = "import sys; sys.modules['pyarrow'] = None; from topo.spark import SparkSpout"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

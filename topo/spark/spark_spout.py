@@ -64,7 +64,7 @@ class SparkSpout(RetryingSpout):
             timestamp: the column of event time: a timestamp, a date, or whole milliseconds. Rows are emitted with it, and
                 `set_spout(..., watermarks=WatermarkStrategy.bounded_out_of_orderness("5s"))` makes watermarks of it.
             format: of the files, as Spark knows it: "csv", "json", "orc", ...
-            options: for Spark's reader of that format, such as {"header": True}.
+            options: for Spark's reader of that format, such as {"header": True}; with them Spark reads parquet files, too.
             master: the Spark cluster that runs the job.
             config: settings of the Spark session.
             staging: the folder for the job's rows; by default one of the topology's own. Needed where tasks run on several
@@ -97,7 +97,7 @@ class SparkSpout(RetryingSpout):
         self._process: StagingProcess | None = None
 
     def _needs_spark(self) -> bool:
-        return any("://" in path or has_partitions(path) for path in self._source.value)
+        return bool(self._source.options) or any("://" in path or has_partitions(path) for path in self._source.value)
 
     def _fields_of_files(self) -> Sequence[str]:
         if self._reads_in_place:
