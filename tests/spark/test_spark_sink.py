@@ -234,6 +234,8 @@ def test_what_shows_no_type_fails_with_advice_and_later_tuples_go_on(tmp_path: P
         ({"schema": {"a": "int", "b": "double"}, "partition_by": "b"}, "double for 'b' in partition_by"),
         ({"schema": {"a": "int"}, "key": ("a", "id")}, "no field 'id'"),
         ({"max_rows": 0}, "max_rows"),
+        ({"compression": "zip"}, "compression='zip' is none of snappy, zstd"),
+        ({"partition_by": ("a", "b", "a")}, "names a field twice"),
     ],
 )
 def test_arguments_that_cannot_work_are_refused_at_once(tmp_path: Path, arguments: dict[str, Any], why: str) -> None:

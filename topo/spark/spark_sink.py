@@ -31,6 +31,7 @@ from topo.spark.parquet_commit import BatchLost, ParquetCommits, Staged, kept_sc
 from topo.spark.sink_schema import checked_schema, schema_text
 from topo.spark.tuple_tables import fit_tuples, schema_of
 
+_COMPRESSIONS = ("snappy", "zstd", "gzip", "lz4", "brotli", "none")
 _HELD_BATCHES = 4
 """How many batches' tuples are kept while the file system refuses to take one."""
 
@@ -83,10 +84,14 @@ class SparkSink(TwoPhaseSink):
         super().__init__()
         if max_rows < 1:
             raise ConfigError(f"max_rows={max_rows!r} must be at least 1")
+        if isinstance(compression, str) and compression.lower() not in _COMPRESSIONS:
+            raise ConfigError(f"compression={compression!r} is none of {', '.join(_COMPRESSIONS)}")
         self.component_settings = {"tick_interval": max_age}
         self._path = Path(path)
         self._max_rows = max_rows
         self._partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        if len(set(self._partition_by)) < len(self._partition_by):
+            raise ConfigError(f"partition_by={self._partition_by!r} names a field twice")
         self._key = (key,) if isinstance(key, str) else tuple(key)
         self._compression = compression
         self._declared = None if schema is None else self._checked(declared_schema(schema))
