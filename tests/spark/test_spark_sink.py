@@ -243,6 +243,13 @@ def test_arguments_that_cannot_work_are_refused_at_once(tmp_path: Path, argument
         SparkSink(tmp_path, **arguments)
 
 
+def test_a_path_may_be_an_address_of_this_machine_and_of_nothing_else(tmp_path: Path) -> None:
+    run_bolt(SparkSink(f"file://{tmp_path}"), [{"number": 1}]).assert_all_acked()
+    assert numbers(tmp_path) == [1]
+    with pytest.raises(ConfigError, match="'s3a://bucket/rows' is no folder: SparkSink writes to a file system of this machine"):
+        SparkSink("s3a://bucket/rows")
+
+
 def test_tuples_are_not_held_until_they_time_out(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="lower max_age"):
         run_bolt(SparkSink(tmp_path, max_age="20s"), [], message_timeout="30s")

@@ -68,7 +68,7 @@ class SparkSink(TwoPhaseSink):
         """Keep what to write and where.
 
         Args:
-            path: the folder; it is made if need be. Several tasks and several sinks may write to one.
+            path: the folder, or its `file://` address; it is made if need be. Several tasks and several sinks may write to one.
             max_rows: rows that are written together, at most; fewer when `max_spout_pending` allows fewer, and more by the
                 end of a batch of columns, which is never divided.
             max_age: the longest that a tuple waits for others. Must be well below `message_timeout`.
@@ -86,8 +86,11 @@ class SparkSink(TwoPhaseSink):
             raise ConfigError(f"max_rows={max_rows!r} must be at least 1")
         if isinstance(compression, str) and compression.lower() not in _COMPRESSIONS:
             raise ConfigError(f"compression={compression!r} is none of {', '.join(_COMPRESSIONS)}")
+        place = os.fspath(path).removeprefix("file://")
+        if "://" in place:
+            raise ConfigError(f"{place!r} is no folder: SparkSink writes to a file system of this machine")
         self.component_settings = {"tick_interval": max_age}
-        self._path = Path(path)
+        self._path = Path(place)
         self._max_rows = max_rows
         self._partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         if len(set(self._partition_by)) < len(self._partition_by):
