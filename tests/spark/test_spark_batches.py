@@ -321,7 +321,7 @@ def test_a_row_that_no_frame_can_hold_is_named_and_not_passed_over(tmp_path: Pat
 def test_rows_of_a_batch_are_for_batches() -> None:
     with pytest.raises(ConfigError, match="batch_rows=5 is for batches: give batches=True"):
         SparkSpout(sql="SELECT 1 AS one", fields=("one",), batch_rows=5)
-    with pytest.raises(ConfigError, match="batch_rows=0 must be at least 1"):
+    with pytest.raises(ConfigError, match="batch_rows=0 must be a whole number, at least 1"):
         SparkSpout(sql="SELECT 1 AS one", fields=("one",), batches=True, batch_rows=0)
 
 
