@@ -13,7 +13,7 @@ pa = pytest.importorskip("pyarrow")
 from tests.spark.test_feed_link import PATIENCE_S, at_the_same_time, sending  # noqa: E402
 from topo import ColumnBatch, ConfigError, UnsupportedValueError  # noqa: E402
 from topo.api.context import TaskContext  # noqa: E402
-from topo.spark import FeedSpout  # noqa: E402
+from topo.spark import FeedSpout, feed  # noqa: E402
 from topo.spark.feed_push import _chunks  # noqa: E402
 from topo.spark.feed_spout import address_path, read_address  # noqa: E402
 from topo.transport.feed import MAX_CHUNK_BYTES, FeedAddress, FeedRefused  # noqa: E402
@@ -134,3 +134,9 @@ def test_rows_of_a_batch_are_for_batches() -> None:
     for number in (0, 1e4, "5"):
         with pytest.raises(ConfigError, match=f"batch_rows={number!r} must be a whole number, at least 1"):
             FeedSpout(FIELDS, batches=True, batch_rows=number)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("window", [0, -1, 1.5])
+def test_a_window_that_holds_no_chunk_is_refused(window: Any) -> None:
+    with pytest.raises(ConfigError, match=f"window={window!r} must be a whole number, at least 1"):
+        feed(None, "fed", checkpoint="checkpoint", window=window)  # type: ignore[arg-type]

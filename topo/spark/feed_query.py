@@ -59,8 +59,10 @@ def feed(
     Raises:
         NotFoundError: no topology has that name.
         TopoEnvironmentError: it does not run, or does not take rows.
-        ConfigError: it has several components that are fed: name one.
+        ConfigError: it has several components that are fed: name one. Or no chunk would fit the window.
     """
+    if not isinstance(window, int) or window < 1:
+        raise ConfigError(f"window={window!r} must be a whole number, at least 1")
     if not frame.isStreaming:
         raise UserError("feed() takes a streaming DataFrame, made by spark.readStream; use SparkSpout for any other")
     patience_s = parse_duration(patience)
