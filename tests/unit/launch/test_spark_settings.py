@@ -20,6 +20,12 @@ def test_a_core_more_than_slots_is_asked_for() -> None:
     assert settings(spark_cores_max="9")["spark.cores.max"] == "9"
 
 
+def test_cores_are_asked_for_by_whole_executors_since_spark_starts_none_of_a_rest() -> None:
+    assert settings(spark_executor_cores="4")["spark.cores.max"] == "8"
+    assert settings(spark_executor_cores="5")["spark.cores.max"] == "5"
+    assert settings(spark_executor_cores="4", spark_cores_max="5")["spark.cores.max"] == "5"
+
+
 def test_where_executors_are_containers_their_number_is_asked_for() -> None:
     assert settings("yarn")["spark.executor.instances"] == "5"
     assert settings("k8s://https://h:6443", spark_executor_cores="2")["spark.executor.instances"] == "3"
@@ -60,10 +66,11 @@ def test_executors_are_waited_for_as_spark_reads_its_setting(master: str, given:
     assert registration_s(SparkCluster(master=master, conf=conf)) == limit_s
 
 
+@pytest.mark.parametrize("master", ["yarn", "spark://m:7077"])
 @pytest.mark.parametrize("cores", ["two", "0"])
-def test_cores_of_executors_are_a_number(cores: str) -> None:
+def test_cores_of_executors_are_a_number(cores: str, master: str) -> None:
     with pytest.raises(UserError, match=f"spark.executor.cores={cores} is no number of cores"):
-        spark_settings(SparkCluster(master="yarn", conf={"spark.executor.cores": cores}), "t", 4, "10.0.0.1")
+        spark_settings(SparkCluster(master=master, conf={"spark.executor.cores": cores}), "t", 4, "10.0.0.1")
 
 
 @pytest.mark.parametrize("master", ["k8s://https://127.0.0.1", "k8s://127.0.0.1:", "k8s://"])

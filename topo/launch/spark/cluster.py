@@ -92,15 +92,17 @@ def spark_settings(cluster: SparkCluster, topology: str, slots: int, address: st
         "spark.driver.bindAddress": address,
         **_DEFAULTS,
     }
+    given = cluster.conf.get("spark.executor.cores", "1")
+    if not given.isdecimal() or (per_executor := int(given)) < 1:
+        raise UserError(f"spark.executor.cores={given} is no number of cores: set 1 or more")
+    executors = -(-cores // per_executor)
     if are_containers(cluster.master):
-        given = cluster.conf.get("spark.executor.cores", "1")
-        if not given.isdecimal() or (per_executor := int(given)) < 1:
-            raise UserError(f"spark.executor.cores={given} is no number of cores: set 1 or more")
         settings["spark.executor.cores"] = str(per_executor)
-        settings["spark.executor.instances"] = str(-(-cores // per_executor))
+        settings["spark.executor.instances"] = str(executors)
         settings |= _OF_CONTAINERS
     else:
-        settings["spark.cores.max"] = str(cores)
+        # For a rest that is less than an executor Spark starts none.
+        settings["spark.cores.max"] = str(executors * per_executor)
     return {**settings, **cluster.conf, **_FIXED}
 
 
