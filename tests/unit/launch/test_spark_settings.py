@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from topo.errors import UserError
+from topo.errors import TopoEnvironmentError, UserError
 from topo.launch.spark.cluster import SlotWatch, registration_s, spark_settings
 from topo.launch.spark.context import address_of_driver
 from topo.storage.submitted import SparkCluster
@@ -77,6 +79,17 @@ def test_cores_of_executors_are_a_number(cores: str, master: str) -> None:
 def test_an_api_server_without_a_port_is_refused(master: str) -> None:
     with pytest.raises(UserError, match="write k8s://https://host:443"):
         address_of_driver(SparkCluster(master=master))
+
+
+@pytest.mark.parametrize("host", [{}, {"spark.driver.host": "127.0.0.1"}])
+def test_a_spark_master_that_does_not_answer_is_reported_whatever_the_address_of_the_driver(host: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"spark://127.0.0.1:{server.getsockname()[1]}"
+        assert address_of_driver(SparkCluster(master=url, conf=host)) == "127.0.0.1"
+    with pytest.raises(TopoEnvironmentError, match=f"no Spark master answers at {url}"):
+        address_of_driver(SparkCluster(master=url, conf=host))
+    with pytest.raises(UserError, match="write spark://host:7077"):
+        address_of_driver(SparkCluster(master="spark://127.0.0.1", conf=host))
 
 
 def watch(needed: int = 4) -> SlotWatch:

@@ -53,10 +53,11 @@ def address_of_driver(cluster: SparkCluster) -> str:
     """
     if cluster.master == "yarn":
         return _address_towards_yarn(cluster.conf)
+    answering = _answering_master(cluster.master) if cluster.master.startswith("spark://") else None
     if "spark.driver.host" in cluster.conf:
         return _address_of(cluster.conf["spark.driver.host"])
-    if cluster.master.startswith("spark://"):
-        return address_towards(_answering_master(cluster.master)[0])
+    if answering is not None:
+        return address_towards(answering[0])
     if cluster.master.startswith("k8s://"):
         return address_towards(_api_server(cluster.master))
     return "127.0.0.1"
