@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from topo.errors import TopoEnvironmentError
+from topo.ids import Incarnation, WorkerId
 from topo.launch.local import LocalLauncher
 from topo.launch.spark.agent_spec import AgentSpec, address_towards, host_and_port
 from topo.launch.spark.log_shipping import LogTails
@@ -127,6 +128,7 @@ class Agent:
         identity = f"{order.slot}:{order.submission}:{attempt}:{os.getpid()}:{time.time_ns()}".encode()
         self._link = self._transport.link(_LINK, order.endpoint, identity, order.driver_key)
         self._launcher = LocalLauncher(folder)
+        self._workers: set[tuple[WorkerId, Incarnation]] = set()
         self._tails = LogTails(folder.logs)
         self._unsent: deque[bytes] = deque()
         self._why = ""
@@ -170,8 +172,11 @@ class Agent:
         match message:
             case Run(spec):
                 self._start(spec)
-            case End(worker, incarnation, kill):
+            case End(worker, incarnation, kill) if (worker, incarnation) in self._workers:
                 self._launcher.stop(worker, incarnation, kill=kill)
+            case End(worker, incarnation):
+                # The order to start it, or the report of its end, was lost with a connection.
+                self._say(WorkerOver(worker, incarnation, "its agent does not have it"))
             case Leave(reason):
                 self._why = reason
             case BeatAnswer():
@@ -195,6 +200,7 @@ class Agent:
         except TopoEnvironmentError as error:
             self._say(WorkerOver(worker, incarnation, str(error)))
             return
+        self._workers.add((worker, incarnation))
         pid = self._launcher.pids()[worker]
         threading.Thread(target=self._watch, args=(pid,), name=f"watch-{pid}", daemon=True).start()
 
@@ -207,6 +213,7 @@ class Agent:
         self._transport.wake()
 
     def _worker_ended(self, end: WorkerEnd) -> None:
+        self._workers.discard((end.worker, end.incarnation))
         self._ship_logs()
         marker = marker_path(self._folder, end.worker, end.incarnation)
         self._say(WorkerOver(end.worker, end.incarnation, end.description, written_bytes(marker)))

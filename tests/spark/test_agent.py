@@ -1,0 +1,82 @@
+"""An agent with the driver's socket in the same process. No Spark."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from topo.ids import Incarnation, WorkerId
+from topo.launch.spark.agent import Agent
+from topo.launch.spark.agent_link import AgentLink
+from topo.launch.spark.agent_spec import AgentSpec
+from topo.launch.spark.messages import Beat, BeatAnswer, End, FromAgent, Hello, Leave, WorkerOver, decode_from_agent, encode
+from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo.transport.zmq import new_key_pair
+
+PATIENCE_S = 20.0
+
+
+class Driver:
+    """What the driver hears of an agent, and its answers."""
+
+    def __init__(self, link: AgentLink) -> None:
+        self.link = link
+        self.heard: list[FromAgent] = []
+        self.identity = b""
+
+    def listen_until(self, is_enough: Callable[[], bool]) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not is_enough():
+            assert time.monotonic() < until, self.heard[-9:]
+            for self.identity, data in self.link.receive():
+                self.heard.append(decode_from_agent(data))
+                if isinstance(self.heard[-1], Beat | Hello):
+                    self.link.send(self.identity, encode(BeatAnswer()))
+            time.sleep(0.005)
+
+
+@contextmanager
+def driver_of(folder: TopologyFolder) -> Iterator[Driver]:
+    """An agent that has said Hello; it is told to leave in the end."""
+    link, keys = AgentLink("127.0.0.1"), new_key_pair()
+    link.allow_list.replace([keys.public])
+    order = AgentSpec(
+        topology="t",
+        slot=0,
+        submission=1,
+        endpoint=link.endpoint,
+        driver_key=link.public_key,
+        public_key=keys.public,
+        secret_key=keys.secret,
+        heartbeat_s=0.1,
+        timeout_s=PATIENCE_S,
+        code="",
+        code_folder="/nowhere",
+    )
+    agent, driver = Agent(order, 0, folder), Driver(link)
+
+    def run() -> None:
+        agent.run()
+        agent.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        driver.listen_until(lambda: bool(driver.heard))
+        yield driver
+    finally:
+        link.send(driver.identity, encode(Leave("the test is over")))
+        driver.listen_until(lambda: not thread.is_alive())
+        thread.join()
+        link.close()
+
+
+def test_a_worker_that_an_agent_does_not_have_is_over(tmp_path: Path) -> None:
+    """The order to start it, or the report of its end, was lost with a connection."""
+    with driver_of(StateFolder(tmp_path).create("t")) as driver:
+        driver.link.send(driver.identity, encode(End(WorkerId(3), Incarnation(7), kill=True)))
+        driver.listen_until(lambda: isinstance(driver.heard[-1], WorkerOver))
+        assert driver.heard[-1] == WorkerOver(WorkerId(3), Incarnation(7), "its agent does not have it")
