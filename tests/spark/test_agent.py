@@ -12,7 +12,18 @@ from topo.ids import Incarnation, WorkerId
 from topo.launch.spark.agent import Agent
 from topo.launch.spark.agent_link import AgentLink
 from topo.launch.spark.agent_spec import AgentSpec
-from topo.launch.spark.messages import Beat, BeatAnswer, End, FromAgent, Hello, Leave, WorkerOver, decode_from_agent, encode
+from topo.launch.spark.messages import (
+    Beat,
+    BeatAnswer,
+    End,
+    FromAgent,
+    Hello,
+    Leave,
+    LogData,
+    WorkerOver,
+    decode_from_agent,
+    encode,
+)
 from topo.storage.state_folder import StateFolder, TopologyFolder
 from topo.transport.zmq import new_key_pair
 
@@ -31,11 +42,18 @@ class Driver:
         until = time.monotonic() + PATIENCE_S
         while not is_enough():
             assert time.monotonic() < until, self.heard[-9:]
-            for self.identity, data in self.link.receive():
+            for identity, data in self.link.receive():
+                self.identity = identity
                 self.heard.append(decode_from_agent(data))
                 if isinstance(self.heard[-1], Beat | Hello):
-                    self.link.send(self.identity, encode(BeatAnswer()))
+                    self.link.send(identity, encode(BeatAnswer()))
             time.sleep(0.005)
+
+    def dismiss(self) -> None:
+        self.link.send(self.identity, encode(Leave("the test is over")))
+
+    def logged(self) -> bytes:
+        return b"".join(message.data for message in self.heard if isinstance(message, LogData))
 
 
 @contextmanager
@@ -68,7 +86,7 @@ def driver_of(folder: TopologyFolder) -> Iterator[Driver]:
         driver.listen_until(lambda: bool(driver.heard))
         yield driver
     finally:
-        link.send(driver.identity, encode(Leave("the test is over")))
+        driver.dismiss()
         driver.listen_until(lambda: not thread.is_alive())
         thread.join()
         link.close()
@@ -80,3 +98,12 @@ def test_a_worker_that_an_agent_does_not_have_is_over(tmp_path: Path) -> None:
         driver.link.send(driver.identity, encode(End(WorkerId(3), Incarnation(7), kill=True)))
         driver.listen_until(lambda: isinstance(driver.heard[-1], WorkerOver))
         assert driver.heard[-1] == WorkerOver(WorkerId(3), Incarnation(7), "its agent does not have it")
+
+
+def test_all_that_workers_have_written_is_sent_before_an_agent_leaves(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("t")
+    lines = b"".join(b"line %d\n" % number for number in range(200_000))
+    with driver_of(folder) as driver:
+        (folder.logs / "worker-0.out").write_bytes(lines)
+        driver.dismiss()
+        driver.listen_until(lambda: driver.logged() == lines)

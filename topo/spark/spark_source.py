@@ -58,7 +58,7 @@ class SparkSource:
         return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def digest(self, columns: Sequence[str], config: Mapping[str, str]) -> str:
-        """Return a digest that identifies this source, equal in all processes. A function counts by its name and bound arguments."""
+        """Return a digest of this source, equal in all processes. A function counts by its name and bound arguments."""
         value = self.value
         if self.kind == "query":
             bound = (self.value.args, self.value.keywords) if isinstance(self.value, partial) else ()

@@ -160,8 +160,9 @@ class Agent:
     def close(self) -> None:
         """Kill the workers and report their ends."""
         self._launcher.close()
-        self._ship_logs()
         until = time.monotonic() + _GOODBYE_S
+        while self._ship_logs() and time.monotonic() < until:
+            pass
         self._send()
         while self._unsent and time.monotonic() < until:
             self._transport.wait(_TURN_S)
@@ -220,9 +221,12 @@ class Agent:
         for path in (marker, spec_path(self._folder, end.worker, end.incarnation)):
             path.unlink(missing_ok=True)
 
-    def _ship_logs(self) -> None:
-        for name, data in self._tails.read():
+    def _ship_logs(self) -> bool:
+        """Take over what logs have grown by, to a limit; return whether they have grown."""
+        found = list(self._tails.read())
+        for name, data in found:
             self._say(LogData(name, data))
+        return bool(found)
 
     def _say(self, message: FromAgent) -> None:
         self._unsent.append(encode(message))

@@ -227,6 +227,8 @@ class SparkLauncher:
         while self._running and time.monotonic() < until:
             select.select(list(self.descriptors()), [], [], _LOOK_S)
             self.poll()
+        # The last lines of logs may have come with the end of the last job.
+        self.poll()
         self._bell.close()
 
     # -- what arrives ----------------------------------------------------------------------------------------------------
