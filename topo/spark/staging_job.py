@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from topo.durable import sync_folder
 from topo.errors import TopoError
 from topo.spark.snapshot import SparkSnapshot, list_parquet, read_snapshot, write_snapshot
 from topo.spark.staging import Order, StagingFailed, record_failure, take_order
@@ -50,6 +51,8 @@ def stage(order: Order) -> SparkSnapshot:
         files = tuple((os.path.relpath(path, order.folder), size) for path, size in found.files)
         for path, _ in found.files:
             _sync(path)
+        for folder in {*(os.path.dirname(path) for path, _ in found.files), str(order.folder)}:
+            sync_folder(Path(folder))
         return write_snapshot(order.folder, SparkSnapshot(order.digest, files))
 
 
