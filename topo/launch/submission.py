@@ -130,7 +130,7 @@ def new_job(request: RunRequest) -> Job:
         end_leftovers(folder)
         sweep_sockets(state)
         if before is None:
-            _forget(folder, (submitted.start_from, checkpoints))
+            _forget(folder, submitted, checkpoints)
         submitted.save(folder)
     return job
 
@@ -215,14 +215,20 @@ def _removed_unless_submitted(folder: TopologyFolder, lock: TopologyLock) -> Ite
         raise
 
 
-def _forget(folder: TopologyFolder, kept_checkpoints: Sequence[str]) -> None:
-    """Remove what earlier runs under this name have left, except for the master's record and some checkpoints."""
+def _forget(folder: TopologyFolder, submitted: SubmittedTopology, checkpoints: str) -> None:
+    """Remove what earlier runs under this name have left, except for the master's record and what `submitted` begins from.
+
+    Args:
+        checkpoints: where those of the earlier runs are.
+    """
     of_users = (folder.errors, folder.older_errors, folder.history, folder.older_history, folder.summary)
     for path in (folder.positions, folder.dead_letters, folder.replays, *of_users):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-    _remove_checkpoints(folder, kept_checkpoints)
-    shutil.rmtree(folder.components, ignore_errors=True)
+    _remove_checkpoints(folder, (submitted.start_from, checkpoints))
+    # The positions of a savepoint may count what its components keep for themselves.
+    for left in [folder.components / name for name in submitted.drop_state] if submitted.start_from else [folder.components]:
+        shutil.rmtree(left, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
