@@ -19,6 +19,7 @@ from topo import (  # noqa: E402
     BasicBolt,
     ConfigError,
     NotFoundError,
+    TaskContext,
     Topology,
     TopologyBuilder,
     Tuple,
@@ -154,6 +155,13 @@ def test_a_source_is_the_same_in_every_process() -> None:
 def test_arguments_of_a_query_count_by_what_they_show(given: tuple[Any, ...]) -> None:
     """The rows that runs of before have staged stay those of their source."""
     assert _Steady().repr((given, {"z": 1, "a": given})) == repr((given, {"z": 1, "a": given}))
+
+
+def test_a_position_in_rows_that_are_gone_is_refused_since_spark_may_make_them_in_another_order(tmp_path: Path) -> None:
+    spout = SparkSpout(sql="SELECT 1 AS one", fields=("one",))
+    context = TaskContext("t", "rows", 1, folder=tmp_path, committed_position=(0, 0, 7))
+    with pytest.raises(ConfigError, match=rf"position \(0, 0, 7\) counts rows .* are not in {tmp_path / 'rows'}"):
+        spout.open(context, None)
 
 
 # -- in the test kit -----------------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ class SparkSpout(RetryingSpout):
         Raises:
             NotFoundError: the files do not exist.
             TopoEnvironmentError: pyspark or Java is missing.
-            ConfigError: there is no folder that the tasks share.
+            ConfigError: there is no folder that the tasks share; or the rows that the position counts are gone.
         """
         self._collector = collector
         self._context = context
@@ -133,6 +133,11 @@ class SparkSpout(RetryingSpout):
         elif self._snapshot is None:
             if self._folder is None:
                 raise ConfigError(f"SparkSpout needs a folder for the rows of {self._source} that its tasks share: give staging=")
+            if self._last is not None:
+                raise ConfigError(
+                    f"position {tuple(self._last)} counts rows of {self._source} that are not in {self._folder}, and Spark may "
+                    "make them in another order: start from the beginning, or give the folder that has them as staging="
+                )
             if context.task_index == 0:
                 check_spark()
                 find_java()
