@@ -13,6 +13,8 @@ pa = pytest.importorskip("pyarrow")
 from tests.spark.test_feed_link import PATIENCE_S, at_the_same_time, sending  # noqa: E402
 from topo import ColumnBatch, ConfigError, UnsupportedValueError  # noqa: E402
 from topo.api.context import TaskContext  # noqa: E402
+from topo.emission.emitter import checked_timestamp  # noqa: E402
+from topo.errors import EmitError  # noqa: E402
 from topo.spark import FeedSpout, feed  # noqa: E402
 from topo.spark.feed_push import _chunks  # noqa: E402
 from topo.spark.feed_spout import address_path, read_address  # noqa: E402
@@ -28,6 +30,8 @@ class Emitted:
         self.messages: list[tuple[Any, Any, Any]] = []
 
     def emit(self, values: Any, message_id: Any, stream: str, timestamp: Any) -> None:
+        if timestamp is not None:
+            checked_timestamp(timestamp, "timestamp")
         self.messages.append((values, message_id, timestamp))
 
     def emit_batch(self, columns: Any, message_id: Any, stream: str, timestamps: Any) -> None:
@@ -100,6 +104,21 @@ def test_a_chunk_with_a_row_that_no_frame_can_hold_is_refused_with_the_reason(tm
             with at_the_same_time(sender.wait_done) as raised, pytest.raises(UnsupportedValueError, match="too long"):
                 turn(spout, Emitted(), 1)
             assert isinstance(raised[0], FeedRefused) and "too long" in str(raised[0])
+    finally:
+        spout.close()
+
+
+def test_a_chunk_with_an_event_time_that_no_row_may_have_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """The least 64-bit number is what programs on the JVM write for none."""
+    spout, emitted, address = opened(tmp_path)
+    try:
+        with sending(address) as sender:
+            sender.start_with(0)
+            sender.send(b"1", body([1, 2], [5, -(2**63)]))
+            with at_the_same_time(sender.wait_done) as raised, pytest.raises(EmitError, match="does not fit 64 bits"):
+                turn(spout, emitted, 3)
+            assert isinstance(raised[0], FeedRefused) and "does not fit 64 bits" in str(raised[0])
+            spout.ack((1, 0))
     finally:
         spout.close()
 

@@ -15,7 +15,7 @@ from topo.api.columns import MAX_PENDING_BATCHES
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout
 from topo.api.streams import DEFAULT_STREAM
-from topo.errors import ConfigError, TopoEnvironmentError, UnsupportedValueError, UserError
+from topo.errors import ConfigError, TopoEnvironmentError, UserError
 from topo.spark.record_batches import batch_rows_of, pieces_of
 from topo.storage.state_folder import write_atomically
 from topo.transport.feed import Chunk, FeedAddress, FeedListener, new_feed_address
@@ -101,7 +101,8 @@ class FeedSpout(RetryingSpout):
         """Emit the next rows of the current chunk, or of the next one if it has arrived.
 
         Raises:
-            UnsupportedValueError: a row is larger than a batch may be. The chunk is refused, which ends the streaming query.
+            UnsupportedValueError: a row is larger than a batch may be.
+            EmitError: an event time cannot be one. In both cases the chunk is refused, which ends the streaming query.
         """
         if self._rows is None:
             chunk = self._listener.take()
@@ -113,7 +114,7 @@ class FeedSpout(RetryingSpout):
         try:
             for row, values, time in rows:
                 emit(values, (number, row), DEFAULT_STREAM, time)
-        except UnsupportedValueError as error:
+        except Exception as error:  # whatever it is, `feed` would wait for the chunk for ever
             self._rows = None
             self._listener.refuse(self._open_chunks.pop(number)[0], str(error))
             raise
