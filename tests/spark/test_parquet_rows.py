@@ -170,6 +170,45 @@ def test_columns_are_found_by_name_at_any_width_of_integers(tmp_path: Path) -> N
     assert [values for values, _ in read(reader(tmp_path, fields=("a", "b")))] == [(1, "x"), (2, "y")]
 
 
+def never_null(kind: Any) -> Any:
+    return pa.field("element", kind, nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "value"),
+    [
+        (pa.list_(never_null(pa.int32())), pa.list_(pa.int64()), (1, 2)),
+        (pa.map_(pa.string(), never_null(pa.string())), pa.map_(pa.string(), pa.string()), {"a": "b"}),
+        (pa.struct([never_null(pa.list_(pa.date32()))]), pa.struct([("element", pa.large_list(pa.date32()))]), {"element": ()}),
+        (pa.dictionary(pa.int32(), pa.string()), pa.string(), "x"),
+        (pa.large_string(), pa.dictionary(pa.int8(), pa.string()), "x"),
+    ],
+)
+def test_columns_of_one_type_in_a_tuple_go_together(tmp_path: Path, first: Any, second: Any, value: Any) -> None:
+    """As Spark writes them: array(1, 2) is never null inside, and what it has read may be."""
+    for number, kind in enumerate((first, second)):
+        pq.write_table(pa.table({"a": pa.array([value], kind)}), tmp_path / f"{number}.parquet")
+    assert [values for values, _ in read(reader(tmp_path, fields=("a",)))] == [(value,), (value,)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pa.list_(pa.int64()), pa.list_(pa.string())),
+        (pa.list_(pa.int64()), pa.int64()),
+        (pa.struct([("a", pa.int64())]), pa.struct([("b", pa.int64())])),
+        (pa.map_(pa.string(), pa.int64()), pa.map_(pa.int64(), pa.int64())),
+        (pa.dictionary(pa.int32(), pa.string()), pa.binary()),
+        (pa.list_(pa.timestamp("us", "UTC")), pa.list_(pa.timestamp("us"))),
+    ],
+)
+def test_columns_of_different_types_inside_are_refused(tmp_path: Path, first: Any, second: Any) -> None:
+    for number, kind in enumerate((first, second)):
+        pq.write_table(pa.table({"a": pa.array([None], kind)}), tmp_path / f"{number}.parquet")
+    with pytest.raises(SchemaDiffers):
+        read(reader(tmp_path, fields=("a",)))
+
+
 @pytest.mark.parametrize("after", [None, (1, 0, 0)])
 def test_a_column_of_another_type_is_refused_with_both_files_names(tmp_path: Path, after: Position | None) -> None:
     for number, value in enumerate((1, 2, "three")):

@@ -156,7 +156,7 @@ def _structs(column: pa.Array) -> Values:
     return [dict(zip(names, row, strict=True)) if there else None for row, there in zip(rows, is_there, strict=True)]
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
@@ -165,7 +165,7 @@ _CONVERTERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], Val
     (pa.types.is_date, _dates),
     (pa.types.is_duration, _durations),
     (pa.types.is_time64, _times),
-    (_is_list, _lists),
+    (is_list, _lists),
     (pa.types.is_map, _maps),
     (pa.types.is_struct, _structs),
 )

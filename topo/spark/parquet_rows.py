@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topo.api.arrow_values import NotRepresentable, milliseconds_of, named_values, rows_of
+from topo.api.arrow_values import NotRepresentable, is_list, milliseconds_of, named_values, rows_of
 from topo.connectors.type_names import is_same_type
 from topo.errors import TopoEnvironmentError, UserError
 from topo.spark.record_batches import Piece, pieces_of
@@ -170,7 +170,7 @@ class ParquetRows:
         for name, first in self._types.items():
             if name not in types:
                 raise SchemaDiffers(f"{path} has no column {name!r}; it has {', '.join(map(repr, file.schema_arrow.names))}")
-            if not is_same_type(types[name], first):
+            if not _is_alike(types[name], first):
                 raise SchemaDiffers(f"{path}: column {name!r} is {types[name]}, and {first} in {self._root / self._files[0][0]}")
         return frozenset(name for name, kind in types.items() if not kind.equals(file.schema_arrow.field(name).type))
 
@@ -184,6 +184,21 @@ class ParquetRows:
         for name in self._columns:
             types.setdefault(name, pa.null())
         return types
+
+
+def _is_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether values of both types are of one type in a tuple, also inside of lists, maps and structs."""
+    of = pa.types
+    one, other = (kind.value_type if of.is_dictionary(kind) else kind for kind in (one, other))
+    if of.is_map(one) and of.is_map(other):
+        return _is_alike(one.key_type, other.key_type) and _is_alike(one.item_type, other.item_type)
+    if of.is_struct(one) and of.is_struct(other):
+        fields, others = list(one), list(other)
+        same_names = [field.name for field in fields] == [field.name for field in others]
+        return same_names and all(_is_alike(field.type, its.type) for field, its in zip(fields, others, strict=True))
+    if is_list(one) and is_list(other):
+        return _is_alike(one.value_type, other.value_type)
+    return is_same_type(one, other)
 
 
 def _types_of(file: pq.ParquetFile, columns: Sequence[str]) -> dict[str, pa.DataType]:
