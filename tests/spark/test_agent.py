@@ -31,21 +31,21 @@ PATIENCE_S = 20.0
 
 
 class Driver:
-    """What the driver hears of an agent, and its answers."""
+    """The messages of an agent to the driver, and the answers."""
 
     def __init__(self, link: AgentLink) -> None:
         self.link = link
-        self.heard: list[FromAgent] = []
+        self.received: list[FromAgent] = []
         self.identity = b""
 
     def listen_until(self, is_enough: Callable[[], bool]) -> None:
         until = time.monotonic() + PATIENCE_S
         while not is_enough():
-            assert time.monotonic() < until, self.heard[-9:]
+            assert time.monotonic() < until, self.received[-9:]
             for identity, data in self.link.receive():
                 self.identity = identity
-                self.heard.append(decode_from_agent(data))
-                if isinstance(self.heard[-1], Beat | Hello):
+                self.received.append(decode_from_agent(data))
+                if isinstance(self.received[-1], Beat | Hello):
                     self.link.send(identity, encode(BeatAnswer()))
             time.sleep(0.005)
 
@@ -53,12 +53,12 @@ class Driver:
         self.link.send(self.identity, encode(Leave("the test is over")))
 
     def logged(self) -> bytes:
-        return b"".join(message.data for message in self.heard if isinstance(message, LogData))
+        return b"".join(message.data for message in self.received if isinstance(message, LogData))
 
 
 @contextmanager
 def driver_of(folder: TopologyFolder) -> Iterator[Driver]:
-    """An agent that has said Hello; it is told to leave in the end."""
+    """An agent that has sent Hello; it is ordered to leave in the end."""
     link, keys = AgentLink("127.0.0.1"), new_key_pair()
     link.allow_list.replace([keys.public])
     order = AgentSpec(
@@ -83,7 +83,7 @@ def driver_of(folder: TopologyFolder) -> Iterator[Driver]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        driver.listen_until(lambda: bool(driver.heard))
+        driver.listen_until(lambda: bool(driver.received))
         yield driver
     finally:
         driver.dismiss()
@@ -96,8 +96,8 @@ def test_a_worker_that_an_agent_does_not_have_is_over(tmp_path: Path) -> None:
     """The order to start it, or the report of its end, was lost with a connection."""
     with driver_of(StateFolder(tmp_path).create("t")) as driver:
         driver.link.send(driver.identity, encode(End(WorkerId(3), Incarnation(7), kill=True)))
-        driver.listen_until(lambda: isinstance(driver.heard[-1], WorkerOver))
-        assert driver.heard[-1] == WorkerOver(WorkerId(3), Incarnation(7), "its agent does not have it")
+        driver.listen_until(lambda: isinstance(driver.received[-1], WorkerOver))
+        assert driver.received[-1] == WorkerOver(WorkerId(3), Incarnation(7), "its agent does not have it")
 
 
 def test_all_that_workers_have_written_is_sent_before_an_agent_leaves(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def never_null(kind: Any) -> Any:
     ],
 )
 def test_columns_of_one_type_in_a_tuple_go_together(tmp_path: Path, first: Any, second: Any, value: Any) -> None:
-    """As Spark writes them: array(1, 2) is never null inside, and what it has read may be."""
+    """As Spark writes them: array(1, 2) is never null inside, and a column that it has read may be."""
     for number, kind in enumerate((first, second)):
         pq.write_table(pa.table({"a": pa.array([value], kind)}), tmp_path / f"{number}.parquet")
     assert [values for values, _ in read(reader(tmp_path, fields=("a",)))] == [(value,), (value,)]

@@ -1,4 +1,4 @@
-"""Staging without Spark: what is on the disk when the snapshot says that the rows are whole."""
+"""Staging without Spark: rows that are on the disk when the snapshot names them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from topo.spark import staging_job  # noqa: E402
 from topo.spark.snapshot import NAME  # noqa: E402
 from topo.spark.spark_source import source_of  # noqa: E402
 from topo.spark.staging import Order  # noqa: E402
+from topo.spark.staging_job import keep_rows  # noqa: E402
 
 
 def test_files_and_their_names_are_durable_before_the_snapshot_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,14 +25,12 @@ def test_files_and_their_names_are_durable_before_the_snapshot_is_there(tmp_path
         if not (tmp_path / NAME).exists():
             synced.add(os.fstat(descriptor).st_ino)
 
-    def written(order: Order, rows: Path) -> int:
-        for number in range(2):
-            pq.write_table(pa.table({"a": [number]}), rows / f"{number}.parquet")
-        return 2
-
+    rows = tmp_path / "rows-1"
+    rows.mkdir()
+    for number in range(2):
+        pq.write_table(pa.table({"a": [number]}), rows / f"{number}.parquet")
     monkeypatch.setattr(os, "fsync", noted)
-    monkeypatch.setattr(staging_job, "_write", written)
     source = source_of(None, None, "SELECT a FROM t", None, "parquet", {})
-    snapshot = staging_job.stage(Order("test", tmp_path, source, ("a",), "local[1]", {}))
+    snapshot = keep_rows(Order("test", tmp_path, source, ("a",), "local[1]", {}), rows, 2)
     files = [tmp_path / name for name, _ in snapshot.files]
-    assert {path.stat().st_ino for path in (*files, files[0].parent, tmp_path)} <= synced
+    assert {path.stat().st_ino for path in (*files, rows, tmp_path)} <= synced

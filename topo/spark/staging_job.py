@@ -45,15 +45,19 @@ def stage(order: Order) -> SparkSnapshot:
         rows = Path(tempfile.mkdtemp(prefix=_ROWS, dir=order.folder))
         # Spark's executors may be another user's.
         rows.chmod(0o777 & ~_umask())
-        count = _write(order, rows)
-        found = list_parquet([str(rows)], order.digest)
-        _check_count(found, count, order)
-        files = tuple((os.path.relpath(path, order.folder), size) for path, size in found.files)
-        for path, _ in found.files:
-            _sync(path)
-        for folder in {*(os.path.dirname(path) for path, _ in found.files), str(order.folder)}:
-            sync_folder(Path(folder))
-        return write_snapshot(order.folder, SparkSnapshot(order.digest, files))
+        return keep_rows(order, rows, _write(order, rows))
+
+
+def keep_rows(order: Order, rows: Path, count: int) -> SparkSnapshot:
+    """Make the files in a folder durable, which hold `count` rows, and name them in the snapshot. Raises as `stage`."""
+    found = list_parquet([str(rows)], order.digest)
+    _check_count(found, count, order)
+    files = tuple((os.path.relpath(path, order.folder), size) for path, size in found.files)
+    for path, _ in found.files:
+        _sync(path)
+    for folder in {*(os.path.dirname(path) for path, _ in found.files), str(order.folder)}:
+        sync_folder(Path(folder))
+    return write_snapshot(order.folder, SparkSnapshot(order.digest, files))
 
 
 def _write(order: Order, rows: Path) -> int:
