@@ -7,11 +7,14 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from topo_cli.options import examples, name_argument, reading_options
+
+if TYPE_CHECKING:
+    from topo.operate.observing import Observation
 
 _POLL_S = 0.5
 _LINES = 20
@@ -52,10 +55,8 @@ def command(
     """Sample where tasks of COMPONENT of topology NAME spend their time, and print the functions with the largest shares.
 
     A timer signal in the worker takes the samples: no rights, restart or setting are needed. Shares are of the time in which the
-    component was at work. Only the thread of the tasks is sampled.
+    component was at work. Only the thread of the tasks is sampled. Ctrl-C ends it sooner, and shows the samples until then.
     """
-    import time
-
     from topo.errors import UserError
     from topo.operate.observing import observe
     from topo.operate.topology_index import find_topology
@@ -66,10 +67,13 @@ def command(
     folder = find_topology(name, home)
     length = 0.5 if dump else seconds
     with observe(folder, "profile", component, for_s=length, index=task, rate=rate, clock=clock, lines=dump) as seen:
-        until = time.monotonic() + length + _SETTLE_S
-        while time.monotonic() < until:
-            time.sleep(min(_POLL_S, max(0.0, until - time.monotonic())))
-            answer = seen.poll()
+        if not dump:
+            talk(f"profiling {component} of {folder.name} for {length:g} s; Ctrl-C ends it sooner")
+        try:
+            answer = _gathered(seen, length + _SETTLE_S)
+        except KeyboardInterrupt:
+            # The result follows; a second Ctrl-C ends the command.
+            answer = _gathered(seen, _SETTLE_S)
     stacks: Stacks = answer["stacks"]
     if not stacks and answer["problem"]:
         raise UserError(answer["problem"])
@@ -85,6 +89,17 @@ def command(
     share = answer["matched"] / answer["seen"] if answer["seen"] else 0.0
     problem = f"; {answer['problem']}" if answer["problem"] else ""
     talk(f"{answer['matched']:,} samples of {component}, {share:.0%} of those of its workers{problem}")
+
+
+def _gathered(seen: Observation, for_s: float) -> dict[str, Any]:
+    """Return the last answer to polls during a time: without any the observation would end."""
+    import time
+
+    until = time.monotonic() + for_s
+    while (left_s := until - time.monotonic()) > 0:
+        time.sleep(min(_POLL_S, left_s))
+        answer = seen.poll()
+    return answer
 
 
 def _print_dump(component: str, stacks: Stacks) -> None:

@@ -136,6 +136,23 @@ def test_a_tap_ends_with_ctrl_c_and_with_the_topology(running: str) -> None:
     assert again.returncode == 3 and "is not running" in summary
 
 
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_a_profile_with_what_was_sampled(running: str) -> None:
+    profile = subprocess.Popen(
+        [*TOPO, "profile", running, "double", "--seconds", "600", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert profile.stderr is not None
+    assert profile.stderr.readline() == "profiling double of flow for 600 s; Ctrl-C ends it sooner\n"
+    profile.send_signal(signal.SIGINT)
+    out, summary = profile.communicate(timeout=PATIENCE_S)
+    assert profile.returncode == 0, summary
+    assert json.loads(out)["stacks"] and " samples of double, " in summary
+
+
 COLUMNS = """
 import time
 
