@@ -45,7 +45,7 @@ def command(
     """
     from topo.launch.rebalancing import rebalancing_of
     from topo.launch.running import RunningTopology
-    from topo.master_process.client import Client
+    from topo.master_process.client import AnswerTimeout, Client
     from topo_cli.output import print_json, talk
     from topo_cli.wait_for_start import wait_until_running
 
@@ -56,7 +56,11 @@ def command(
         change = rebalancing_of(client.folder, dict(parallelism), workers)
     else:
         client.request("ping")
-        change = RunningTopology(client.folder).rebalance(dict(parallelism), deadline, workers=workers)
+        try:
+            change = RunningTopology(client.folder).rebalance(dict(parallelism), deadline, workers=workers)
+        except (AnswerTimeout, KeyboardInterrupt):
+            talk(f"if {name} has ended, or ends now, nothing starts it again; `topo resume {name}` continues it")
+            raise
         wait_until_running(client.folder, deadline)
     if as_json:
         print_json(_facts(name, change, dry_run))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from tests.integration.support import ENDLESS, SINK, Scene, acked, eventually, flow, kill, pid_of
@@ -48,6 +52,27 @@ def test_nothing_is_lost_over_two_rebalances_and_a_kill_between_them(scene: Scen
     lines = set(scene.lines())
     assert lines == set(range(len(lines)))
     assert len(lines) > 300
+
+
+def test_a_rebalance_waits_for_components_that_take_long_to_close(scene: Scene) -> None:
+    slow = TIMES.format(factor=1) + "    def cleanup(self):\n        time.sleep(3)\n\n"
+    running = scene.submit_background(scene.file(ENDLESS + slow + flow(*PARTS)), workers=1)
+    running.wait_until(lambda status: acked(status) > 10)
+    running.rebalance({"times": 2}, timeout_s=1.0)
+    running.wait_until(lambda status: acked(status) > 10)
+
+
+def test_ctrl_c_in_a_rebalance_names_the_way_back(scene: Scene) -> None:
+    long = TIMES.format(factor=1) + "    def cleanup(self):\n        once('closing'), time.sleep(3)\n\n"
+    path = scene.file(ENDLESS + long + flow(*PARTS))
+    running = scene.submit_background(path, workers=1)
+    running.wait_until(lambda status: acked(status) > 10)
+    command = [sys.executable, "-m", "topo_cli", "rebalance", "flow", "-e", "times=2", "--home", str(scene.home)]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: scene.has("closing"))
+    child.send_signal(signal.SIGINT)
+    words = child.communicate(timeout=30)[1]
+    assert child.returncode == 130 and "nothing starts it again; `topo resume flow` continues it" in words, words
 
 
 def test_other_code_goes_on_behind_the_positions_and_keeps_the_numbers_of_tasks(scene: Scene) -> None:

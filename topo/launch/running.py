@@ -178,7 +178,7 @@ class RunningTopology:
         Raises:
             NotFoundError: there is no such component.
             UserError: it cannot be done, and the topology runs unchanged.
-            AnswerTimeout, TopoEnvironmentError: as `kill`.
+            AnswerTimeout, TopoEnvironmentError: as `kill`; it is not started again.
         """
         change = rebalancing_of(self.folder, parallelism, workers)
         attached = self._process is not None and change.was_foreground

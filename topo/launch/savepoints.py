@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from topo.errors import TopoEnvironmentError
+from topo.master.ending import STOP_TIMEOUT_S
 from topo.master.outcome import OutcomeKind
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
 from topo.observability.status import StatusReport
 from topo.storage.state_folder import TopologyFolder
+from topo.storage.submitted import last_run
 
 SAVEPOINT_S = 60.0
 """How long a savepoint may take unless the caller sets another time."""
 _LOOK_S = 0.05
+_MASTER_S = 10.0
+"""How long a master may take between these steps, and to write its summary."""
 
 
 def place_of(folder: TopologyFolder, given: str = "") -> str:
@@ -66,8 +70,7 @@ def end_with_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float
     """
     place = place_of(folder, given)
     Client.of(folder).request("drain", within_s=timeout_s, savepoint=place)
-    # The drain is over in time; then components close.
-    wait_until_ended(folder, 2 * timeout_s)
+    _wait_for_drained(folder, timeout_s)
     return _written(folder, place, folder.last_summary())
 
 
@@ -82,14 +85,20 @@ def end_with_drain(folder: TopologyFolder, timeout_s: float = SAVEPOINT_S) -> No
         TopoEnvironmentError: it has ended otherwise, such as by the end of its sources.
     """
     Client.of(folder).request("drain", within_s=timeout_s)
-    # The drain is over in time; then components close.
-    wait_until_ended(folder, 2 * timeout_s)
+    _wait_for_drained(folder, timeout_s)
     ending = (folder.last_summary() or {}).get("outcome") or {"kind": "lost", "reason": "the master is gone"}
     if ending["kind"] not in (OutcomeKind.DRAINED.value, OutcomeKind.CUT_SHORT.value):
         raise TopoEnvironmentError(
             f"{folder.name} has ended meanwhile ({ending['reason']}), so it was not started again; `topo resume {folder.name}` "
             "continues it unchanged"
         )
+
+
+def _wait_for_drained(folder: TopologyFolder, timeout_s: float) -> None:
+    """Wait until a drain of at most `timeout_s` seconds is over, and components have closed. Raises AnswerTimeout."""
+    submitted = last_run(folder)
+    closing_s = timeout_s if submitted is None else submitted.plan.config.drain_timeout_s
+    wait_until_ended(folder, timeout_s + closing_s + STOP_TIMEOUT_S + _MASTER_S)
 
 
 def wait_until_ended(folder: TopologyFolder, timeout_s: float) -> None:
