@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -15,7 +17,7 @@ from topo.config import format_duration, parse_duration
 from topo.errors import UserError
 from topo.storage.state_folder import TopologyFolder, append_lines
 
-_LIMIT_S = 120.0
+_LOOK_S = 0.05
 _MOST = 20_000
 _KEYS: Mapping[str, set[str]] = {
     "drain": {"within"}, "rebalance": {"parallelism", "workers", "dry_run"}, "replay": {"ids", "dry_run"},
@@ -67,22 +69,28 @@ def _numbers(parallelism: Any, workers: Any) -> list[str]:
 
 
 async def run(folder: TopologyFolder, home: Path, action: str, arguments: list[str]) -> dict[str, Any]:
-    """Run a command to its end, and return its exit code and output; a row of it goes to `operator.jsonl`."""
+    """Run a command to its end, and return its exit code and output; a row of it goes to `operator.jsonl`.
+
+    The command limits its time, as in a terminal. It outlives the page: of a rebalance the half would leave the topology ended.
+    """
     began = time.monotonic()
     command = [sys.executable, "-P", "-m", "topo_cli", *arguments, "--home", str(home)]
-    child = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    # Not one of asyncio, whose end kills its processes.
+    child = subprocess.Popen(
+        command, bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
-    try:
-        output, _ = await asyncio.wait_for(child.communicate(), _LIMIT_S)
-    except TimeoutError:
-        child.kill()
-        output = f"the command had no end within {_LIMIT_S:g} s, and was stopped\n".encode()
-        await child.wait()
+    assert child.stdout is not None
+    output, is_running = b"", True
+    with child.stdout as pipe:
+        os.set_blocking(pipe.fileno(), False)
+        while is_running:
+            await asyncio.sleep(_LOOK_S)
+            is_running = child.poll() is None
+            output = (output + (pipe.read() or b""))[-_MOST:]
     answer = {
         "command": " ".join(["topo", *arguments]),
         "exit": child.returncode,
-        "output": output[-_MOST:].decode(errors="replace"),
+        "output": output.decode(errors="replace"),
         "seconds": round(time.monotonic() - began, 3),
     }
     note(folder, {"action": action, **answer})

@@ -203,7 +203,8 @@ class _Page:
         arguments = actions.arguments_of(action, folder.name, asked)
         if asks_for_command:
             return JSONResponse({"command": " ".join(["topo", *arguments])})
-        if folder.name in self._acting:
+        # Commands may take minutes, and a kill is not to wait for them.
+        if folder.name in self._acting and action != "kill":
             raise _Refusal(409, f"another action on {folder.name} is under way")
         self._acting.add(folder.name)
         try:

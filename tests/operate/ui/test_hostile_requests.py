@@ -38,6 +38,11 @@ Answer = tuple[int, dict[str, str], bytes]
 
 def ask(app: Any, path: str, headers: dict[str, str], method: str = "GET", body: bytes = b"") -> Answer:
     """Return status, headers and body of an answer."""
+    return asyncio.run(answered(app, path, headers, method, body))
+
+
+async def answered(app: Any, path: str, headers: dict[str, str], method: str = "GET", body: bytes = b"") -> Answer:
+    """Return the same, among others that are asked for at once."""
     sent: list[Any] = []
     path, _, query = path.partition("?")
 
@@ -49,7 +54,7 @@ def ask(app: Any, path: str, headers: dict[str, str], method: str = "GET", body:
 
     fields = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": fields}
-    asyncio.run(app({**scope, "http_version": "1.1", "scheme": "http", "root_path": "", "server": None}, receive, send))
+    await app({**scope, "http_version": "1.1", "scheme": "http", "root_path": "", "server": None}, receive, send)
     found = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], found, b"".join(one.get("body", b"") for one in sent[1:])
 
@@ -69,6 +74,16 @@ def converse(app: Any, headers: dict[str, str], *messages: str | bytes) -> list[
     fields = [(name.encode(), value.encode()) for name, value in headers.items()]
     asyncio.run(app({"type": "websocket", "path": "/api/live", "headers": fields, "query_string": b""}, receive, send))
     return sent
+
+
+def test_of_two_actions_at_once_the_second_is_refused_unless_it_is_a_kill(app: Any) -> None:
+    async def both(second: str) -> list[int]:
+        path = "/api/t/words/actions/"
+        answers = (answered(app, path + action, ACTING, "POST", b"{}") for action in ("activate", second))
+        return [answer[0] for answer in await asyncio.gather(*answers)]
+
+    assert asyncio.run(both("deactivate")) == [200, 409]
+    assert asyncio.run(both("kill")) == [200, 200]
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer wrong", f"Basic {TOKENS.operator}", f"Bearer {TOKENS.operator}x"])
