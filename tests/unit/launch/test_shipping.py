@@ -91,6 +91,18 @@ def test_logs_are_read_as_they_grow_by_whole_lines_through_a_rotation(tmp_path: 
     assert list(tails.read()) == []
 
 
+def test_the_last_line_of_a_worker_that_has_ended_is_sent_without_its_end(tmp_path: Path) -> None:
+    """Such as the message of a C library that aborts the process."""
+    tails, output = LogTails(tmp_path), tmp_path / "worker-1.out"
+    output.write_text("one\nterminate called")
+    assert list(tails.read({1})) == [("worker-1.out", b"one\n")]
+    assert list(tails.read({2})) == [("worker-1.out", b"terminate called\n")]
+    with output.open("a") as file:
+        file.write("the next life\n")
+    assert list(tails.read({1})) == [("worker-1.out", b"the next life\n")]
+    assert list(tails.read(())) == []
+
+
 def test_a_log_that_outruns_the_link_is_cut_and_says_so(tmp_path: Path) -> None:
     tails = LogTails(tmp_path)
     (tmp_path / "worker-1.log").write_bytes(b"x" * 99 + b"\n" + (b"y" * 99 + b"\n") * 100_000)

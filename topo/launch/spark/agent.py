@@ -223,7 +223,7 @@ class Agent:
 
     def _ship_logs(self) -> bool:
         """Take over what logs have grown by, to a limit; return whether they have grown."""
-        found = list(self._tails.read())
+        found = list(self._tails.read(self._launcher.pids()))
         for name, data in found:
             self._say(LogData(name, data))
         return bool(found)

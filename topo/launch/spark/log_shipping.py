@@ -7,13 +7,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from topo.observability.logs import KEPT_LOGS, MAX_LOG_BYTES, newer_log
 
-_NAME = re.compile(r"worker-\d+\.(log|out)")
+_NAME = re.compile(r"worker-(\d+)\.(log|out)")
 _AT_ONCE = 256 * 1024
 """Bytes of one file in one turn."""
 _MOST_BEHIND = 8 * 1024 * 1024
@@ -31,14 +31,18 @@ class LogTails:
         self._folder = folder
         self._tails: dict[str, _Tail] = {}
 
-    def read(self) -> Iterator[tuple[str, bytes]]:
-        """Return (file name, whole lines) of each file that has grown."""
+    def read(self, running: Container[int] | None = None) -> Iterator[tuple[str, bytes]]:
+        """Return (file name, whole lines) of each file that has grown.
+
+        Args:
+            running: workers that may yet complete their last line, that of others ends here; None: all.
+        """
         for path in sorted(self._folder.iterdir()):
-            if _NAME.fullmatch(path.name):
+            if name := _NAME.fullmatch(path.name):
                 tail = self._tails.get(path.name)
                 if tail is None:
                     tail = self._tails[path.name] = _Tail(path)
-                if data := tail.read():
+                if data := tail.read(running is None or int(name[1]) in running):
                     yield path.name, data
 
 
@@ -47,18 +51,18 @@ class _Tail:
         self._path = path
         self._file: BinaryIO | None = None
 
-    def read(self) -> bytes:
+    def read(self, is_growing: bool) -> bytes:
         with contextlib.suppress(OSError):
             if self._file is None:
                 self._file = self._path.open("rb")
             skipped = self._skip(os.fstat(self._file.fileno()).st_size)
-            if lines := self._lines():
+            if lines := self._lines(is_growing):
                 return skipped + lines
             newer, is_next = newer_log(self._path, self._file.fileno())
             if newer is not None:
                 self._file.close()
                 self._file = newer.open("rb")
-                return skipped + (b"" if is_next else _left_out(self._path.name, "whole files")) + self._lines()
+                return skipped + (b"" if is_next else _left_out(self._path.name, "whole files")) + self._lines(is_growing)
             return skipped
         return b""
 
@@ -71,11 +75,13 @@ class _Tail:
         self._file.readline()
         return _left_out(self._path.name, f"{self._file.tell() - begin:,} bytes")
 
-    def _lines(self) -> bytes:
-        """Return whole lines; a line longer than one read is cut."""
+    def _lines(self, is_growing: bool) -> bytes:
+        """Return whole lines; a line longer than one read is cut, and the last of a file that no longer grows is ended."""
         assert self._file is not None
         begin = self._file.tell()
         data = self._file.read(_AT_ONCE)
+        if not is_growing and 0 < len(data) < _AT_ONCE:
+            return data.removesuffix(b"\n") + b"\n"
         end = len(data) if len(data) == _AT_ONCE and b"\n" not in data else data.rfind(b"\n") + 1
         self._file.seek(begin + end)
         return data[:end]
