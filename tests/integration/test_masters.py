@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -167,6 +168,17 @@ def test_the_next_start_of_any_topology_removes_the_sockets_of_a_killed_run(scen
     third = scene.submit(scene.file(FLOW, "third"), "third")
     third.wait_until(lambda status: acked(status) > 50)
     assert sockets("second").is_dir() and sockets("third").is_dir()
+
+
+def test_the_output_of_masters_is_kept_within_bounds(scene: Scene) -> None:
+    running = scene.submit_background(scene.file(FLOW))
+    running.drain(20.0)
+    running.wait(timeout_s=30)
+    output = running.folder.logs / "master.out"
+    os.truncate(output, 5 << 20)
+    scene.resume("flow")
+    assert output.with_name("master.out.1").stat().st_size == 5 << 20
+    assert output.stat().st_size < 1 << 20
 
 
 def test_a_drained_topology_that_is_resumed_repeats_nothing(scene: Scene) -> None:

@@ -1,4 +1,4 @@
-"""Describes the end of a process."""
+"""Describes the end of a process, and bounds the file of its output."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from topo.user_code.files import is_installed
 
 _SHELL_SIGNAL = 128
 _TAIL_BYTES = 8192
+_MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _CRASHED_THREAD = re.compile(r"Current thread .*most recent call first\):\n((?:  File .*\n?)+)")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -78,3 +79,12 @@ def count_oom_kills() -> int:
         except OSError:
             return 0
     return next((int(line.split()[1]) for line in counters.splitlines() if line.startswith("oom_kill ")), 0)
+
+
+def bound_output(output: Path) -> int:
+    """Keep a file that has grown too large as `NAME.1`, before a process appends to it; return where its output begins."""
+    size = output.stat().st_size if output.exists() else 0
+    if size <= _MAX_OUTPUT_BYTES:
+        return size
+    output.replace(output.with_name(f"{output.name}.1"))
+    return 0

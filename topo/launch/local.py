@@ -12,7 +12,7 @@ from pathlib import Path
 
 from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
-from topo.launch.exits import count_oom_kills, describe_exit, tail_of
+from topo.launch.exits import bound_output, count_oom_kills, describe_exit, tail_of
 from topo.launch.spares import EarlySpares, Spares, WorkerProcess
 from topo.launch.worker_command import WORKER_COMMAND, worker_environment
 from topo.master.links import WorkerEnd
@@ -20,7 +20,6 @@ from topo.master_process.launcher import spec_path
 from topo.storage.state_folder import TopologyFolder
 from topo.worker.spec import WorkerSpec
 
-_MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _REAP_S = 5.0
 
 
@@ -66,7 +65,7 @@ class LocalLauncher:
         start_file = spec_path(self._folder, worker, incarnation)
         output = self._folder.logs / f"worker-{worker}.out"
         try:
-            begin = _bound(output)
+            begin = bound_output(output)
             process = self._spares.take(start_file, output) or self._fresh(start_file, output)
         except OSError as error:
             raise TopoEnvironmentError(f"cannot start worker {worker} of {spec.topology}: {error}") from error
@@ -127,15 +126,6 @@ class LocalLauncher:
     def _describe(self, child: _Child) -> str:
         oom_killed = count_oom_kills() > child.oom_kills
         return describe_exit(child.process.returncode, tail_of(child.output, child.output_begin), oom_killed)
-
-
-def _bound(output: Path) -> int:
-    """Keep a file that has grown too large as `NAME.1`; return where new output begins."""
-    size = output.stat().st_size if output.exists() else 0
-    if size <= _MAX_OUTPUT_BYTES:
-        return size
-    output.replace(output.with_name(f"{output.name}.1"))
-    return 0
 
 
 def _watch(pid: int) -> int | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from topo.errors import TopoEnvironmentError, UserError
+from topo.launch.exits import bound_output
 from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
 from topo.launch.savepoints import SAVEPOINT_S, end_with_drain, end_with_savepoint, take_savepoint
 from topo.master.outcome import Outcome, OutcomeKind
@@ -209,7 +210,9 @@ def start_master(folder: TopologyFolder, *, attached: bool) -> RunningTopology:
     command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(home), folder.name]
     try:
         folder.make_parts()
-        with open(folder.logs / "master.out", "ab") as log:
+        output = folder.logs / "master.out"
+        bound_output(output)
+        with open(output, "ab") as log:
             process = subprocess.Popen(
                 [*command, str(os.getpid())] if attached else command,
                 stdin=subprocess.DEVNULL,
