@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -25,19 +25,20 @@ def chosen(folder: TopologyFolder, ids: str | None, where: str | None, component
     """
     last = 0 if ids is None else sum(1 for _ in json_lines(folder.dead_letters))
     wanted = None if ids is None else _numbers(ids, last)
-    # Not all at once: hundreds of thousands would be gigabytes.
-    rows: Iterable[dict[str, Any]] = (
-        row
-        for row in dead_letter_rows(folder)
-        if (wanted is None or row["id"] in wanted)
-        and (component is None or row["component"] == component)
-        and (cause is None or (row["errors"] and cause in row["errors"][-1]))
-    )
-    if where is not None:
-        rows = _meeting(folder, list(rows), where)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        # Not all at once: hundreds of thousands would be gigabytes.
+        return (
+            row
+            for row in dead_letter_rows(folder)
+            if (wanted is None or row["id"] in wanted)
+            and (component is None or row["component"] == component)
+            and (cause is None or (row["errors"] and cause in row["errors"][-1]))
+        )
+
     # Numbers without a dead letter go along: the master refuses them.
     unknown = sorted(number for number in wanted or () if not 1 <= number <= last)
-    return [row["id"] for row in rows] + unknown
+    return [row["id"] for row in (rows() if where is None else _meeting(folder, rows, where))] + unknown
 
 
 def replayed(ask: Callable[..., dict[str, Any]], numbers: list[int], deadline_s: float, *, dry_run: bool) -> dict[str, Any]:
@@ -55,26 +56,24 @@ def replayed(ask: Callable[..., dict[str, Any]], numbers: list[int], deadline_s:
     return answer
 
 
-def _meeting(folder: TopologyFolder, rows: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:
+def _meeting(folder: TopologyFolder, rows: Callable[[], Iterator[dict[str, Any]]], where: str) -> Iterator[dict[str, Any]]:
     from topo.expressions import Expression
     from topo.storage.submitted import SubmittedTopology
 
     condition = Expression(where)
     plan = SubmittedTopology.read(folder).plan
     names = {(component.id, stream.name): stream.fields for component in plan.components for stream in plan.streams(component.id)}
-    used = [names[key] for row in rows if (key := (row["component"], row.get("stream"))) in names]
-    condition.check_fields({field for fields in used for field in fields}, folder.name) if used else None
-    found = []
-    for row in rows:
+    used = {key for row in rows() if (key := (row["component"], row.get("stream"))) in names}
+    condition.check_fields({field for key in used for field in names[key]}, folder.name) if used else None
+    for row in rows():
         fields = names.get((row["component"], row.get("stream")))
         if fields is None or not isinstance(row["values"], list):
             continue
         try:
             if condition(dict(zip(fields, row["values"], strict=False))):
-                found.append(row)
+                yield row
         except Exception as error:
             raise click.UsageError(f"--where on dead letter {row['id']}: {type(error).__name__}: {error}") from error
-    return found
 
 
 def _numbers(text: str, last: int) -> set[int]:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,6 +47,15 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 def print_json(value: Any) -> None:
     click.echo(json_text(value, indent=2))
+
+
+def print_json_rows(rows: Iterable[Any]) -> None:
+    """Print rows one at a time, in the form of `print_json` for a list: all of them may be gigabytes."""
+    before = "[\n  "
+    for row in rows:
+        sys.stdout.write(before + json_text(row, indent=2).replace("\n", "\n  "))
+        before = ",\n  "
+    click.echo("\n]" if before[0] == "," else "[]")
 
 
 def talk(line: str) -> None:

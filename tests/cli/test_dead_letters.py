@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import click
 import pytest
 
 from tests.cli.drive import call
+from tests.submissions import small_plan, store_submission
 from topo.storage.state_folder import StateFolder, TopologyFolder
 from topo.wire import control
 from topo_cli.letter_files import MOST_AT_ONCE, chosen, replayed
+from topo_cli.main import main
 
 
 def test_many_dead_letters_are_asked_for_in_messages_that_a_master_accepts() -> None:
@@ -42,21 +46,26 @@ def test_of_many_dead_letters_those_that_are_shown_or_chosen_are_kept(
     topo_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = StateFolder(topo_home).create("words")
-    row = {"at_ms": 5, "component": "lines", "message": 1, "attempts": 3, "values": ["x" * 5000], "errors": ["KeyError: 'a'"]}
+    row = {"at_ms": 5, "component": "numbers", "stream": "default", "message": 1, "attempts": 3}
+    row |= {"values": ["x" * 5000], "errors": ["KeyError: 'a'"]}
     folder.dead_letters.write_text(f"{json.dumps(row)}\n" * 4000)
     assert call(capsys, "dead-letters", "words", "-n", "1").code == 0
 
+    store_submission(folder, small_plan("words"))
     tracemalloc.start()
     try:
         shown = call(capsys, "dead-letters", "words", "-n", "2")
-        numbers = chosen(folder, None, None, "lines", "KeyError")
-        some = chosen(folder, "3998-5000", None, "lines", "KeyError")
+        numbers = chosen(folder, None, None, "numbers", "KeyError")
+        some = chosen(folder, "3998-5000", None, "numbers", "KeyError")
+        none = chosen(folder, None, "value == 'y'", None, None)
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), pytest.raises(SystemExit):
+            main(["dead-letters", "words", "--json"])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert "the latest 2 of 4,000" in shown.err
     assert "4000 " in shown.out and "3999 " in shown.out and "3998 " not in shown.out
-    assert (numbers, some) == ([*range(1, 4001)], [3998, 3999, 4000])
+    assert (numbers, some, none) == ([*range(1, 4001)], [3998, 3999, 4000], [])
     assert peak < 10_000_000
 
 

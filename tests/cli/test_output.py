@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from topo_cli.output import ago, json_text, make_console, plural, rate, seconds, talk
+from topo_cli.output import ago, json_text, make_console, plural, print_json, print_json_rows, rate, seconds, talk
 from topo_cli.tables import TableColumn, fitted_table
 
 
@@ -46,6 +46,14 @@ def test_texts_of_user_code_cannot_command_the_terminal(capsys: pytest.CaptureFi
     for text in (shown.out, shown.err):
         assert "\\x1b[31mred\\x1b]0;title" in text and "\\x9b2J" in text and "line é" in text
         assert not set(text) & set("\x1b\x07\r\x9b")
+
+
+@pytest.mark.parametrize("rows", [[], [{}], [{"a": [1, {"b": "x\ny é"}], "c": []}, {"nan": float("nan")}, 5]])
+def test_rows_are_printed_one_at_a_time_as_they_are_together(capsys: pytest.CaptureFixture[str], rows: list[object]) -> None:
+    print_json(rows)
+    together = capsys.readouterr().out
+    print_json_rows(iter(rows))
+    assert capsys.readouterr().out == together
 
 
 def test_numbers_that_json_does_not_have_are_null() -> None:
