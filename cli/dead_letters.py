@@ -30,7 +30,7 @@ def command() -> None:
 @command.command(epilog=examples("topo dead-letters enrichment", "topo dead-letters enrichment --json | jq '.[].values'"))
 @name_argument
 @click.option(
-    "-n", "--number", type=click.IntRange(min=1), default=20, show_default=True, help="How many, the latest; JSON has all."
+    "-n", "--number", type=click.IntRange(1, 10**9), default=20, show_default=True, help="How many, the latest; JSON has all."
 )
 @reading_options
 def show(name: str, number: int, home: Path, as_json: bool) -> None:

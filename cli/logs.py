@@ -36,7 +36,7 @@ _LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red bold"}
     help="Only rows of this level or above; printed lines count as info.",
 )
 @click.option("--since", type=TimeSpan(), help="Only rows of this last time, such as 5m.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), help="Only this number of lines at the end.")
+@click.option("-n", "--lines", type=click.IntRange(0, 10**9), help="Only this number of lines at the end.")
 @reading_options
 def command(
     name: str, follow: bool, component: str | None, level: str, since: float | None, lines: int | None, home: Path, as_json: bool

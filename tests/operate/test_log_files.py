@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from topo.operate.log_files import LogFiles, is_at_least
+from topo.operate.log_files import LogFiles, is_at_least, moment
 from topo.storage.state_folder import StateFolder
 from topo.ui.reading import logs
 
@@ -90,6 +90,10 @@ def test_what_is_no_row_is_passed_over(tmp_path: Path) -> None:
         assert messages(files) == ["a"]
 
 
+def test_a_moment_before_all_clocks_is_their_beginning() -> None:
+    assert moment(1e15)[:10] == "1970-01-01"
+
+
 def test_levels_are_ordered_by_gravity() -> None:
     assert is_at_least({"level": "ERROR"}, "WARNING")
     assert not is_at_least({"level": "INFO"}, "WARNING")
@@ -97,14 +101,14 @@ def test_levels_are_ordered_by_gravity() -> None:
 
 
 def test_rows_since_a_moment_are_found_in_long_files_without_reading_them(tmp_path: Path) -> None:
-    def moment(number: int) -> str:
+    def at(number: int) -> str:
         return f"2026-11-20T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.000Z"
 
-    rows = [json.dumps({"time": moment(n), "level": "INFO", "message": f"{n} {'x' * 500}"}) for n in range(4000)]
+    rows = [json.dumps({"time": at(n), "level": "INFO", "message": f"{n} {'x' * 500}"}) for n in range(4000)]
     (tmp_path / "worker-0.log.1").write_text("\n".join(rows[:1900]) + "\ntorn\n")
     (tmp_path / "worker-0.log").write_text("\n".join(rows[1900:]) + "\n")
     for since in (0, 1, 77, 1899, 1900, 1901, 2777, 3999, 5000):
-        with LogFiles(tmp_path, rotated=True, since=moment(since)) as files:
+        with LogFiles(tmp_path, rotated=True, since=at(since)) as files:
             found = [int(row["message"].split()[0]) for row in files.new_rows()]
         assert found[-max(0, 4000 - since) :] == [*range(since, 4000)] or since >= 4000
         # Of each file some rows before, at most.

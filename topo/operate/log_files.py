@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -99,8 +100,8 @@ class _GrowingFile:
 
 
 def moment(seconds_ago: float) -> str:
-    """Return a moment of the wall clock as rows say it, to compare with their `time`."""
-    return (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+    """Return a moment of the wall clock as rows say it, to compare with their `time`; 1970 is the earliest."""
+    return datetime.fromtimestamp(max(0.0, time.time() - seconds_ago), UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
 
 
 def is_at_least(row: LogRow, level: str) -> bool:
