@@ -80,7 +80,7 @@ def submit_background(request: RunRequest) -> RunningTopology:
     job = new_job(request)
     if request.resume and is_done(job.folder):
         return RunningTopology(job.folder)
-    return start_master(job.folder, attached=request.foreground)
+    return start_master(job.folder, attached=request.foreground, submitted_ms=job.submitted.submitted_ms)
 
 
 def resume_with_code(name: str, code: str, home: Path | None = None) -> RunningTopology:
@@ -134,11 +134,11 @@ def resume_background(name: str, home: Path | None = None, *, from_beginning: bo
         # A master that does not answer is reported as such.
         RunningTopology(folder)._client.request("ping", timeout_s=ANSWER_S)
         raise
-    stored_job(folder)
+    submitted_ms = stored_job(folder).submitted.submitted_ms
     if from_beginning:
         reset_run(folder)
     elif is_done(folder):
         return RunningTopology(folder)
     else:
         note_resumed(folder)
-    return start_master(folder, attached=False)
+    return start_master(folder, attached=False, submitted_ms=submitted_ms)

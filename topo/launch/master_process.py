@@ -1,7 +1,8 @@
-"""The entry of a background master: `python -P -m topo.launch.master_process HOME NAME [PARENT]`.
+"""The entry of a background master: `python -P -m topo.launch.master_process HOME NAME [PARENT [SUBMITTED_MS]]`.
 
-It ends with process PARENT if that is given. SIGTERM drains the topology; a second one kills it. What goes wrong before the
-master runs is written to its log and to the summary, which the submitting process reads.
+It ends with process PARENT unless that is 0, and runs no submission but that of SUBMITTED_MS. SIGTERM drains the topology; a
+second one kills it. What goes wrong before the master runs is written to its log and to the summary, which the submitting process
+reads.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from topo.master_process.shell import MasterShell
 from topo.observability.logs import KEPT_LOGS, MAX_LOG_BYTES
 from topo.observability.status import never_ran
 from topo.storage.state_folder import StateFolder, StateFolderLost, TopologyFolder, TopologyIsRunning, write_atomically
+from topo.storage.submitted import SubmittedTopology
 from topo.worker.parent import die_with
 
 _LOG = logging.getLogger("topo.master")
@@ -39,8 +41,9 @@ class _MasterLines(logging.Formatter):
 def main(arguments: list[str]) -> int:
     """Run the topology that is written down under a name; return its exit code."""
     folder = StateFolder(Path(arguments[0])).find(arguments[1])
-    if len(arguments) > 2:
-        die_with(int(arguments[2]))
+    parent, submitted_ms = (int(argument) for argument in (*arguments[2:], "0", "0")[:2])
+    if parent:
+        die_with(parent)
     try:
         handler = RotatingFileHandler(folder.logs / "master.log", maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS)
         handler.setFormatter(_MasterLines())
@@ -50,9 +53,13 @@ def main(arguments: list[str]) -> int:
         return 1
     try:
         with folder.lock():
-            return run_stored(folder, attached=len(arguments) > 2)
+            if submitted_ms and SubmittedTopology.read(folder).submitted_ms != submitted_ms:
+                # The process of that one comes for the lock, too.
+                raise TopologyIsRunning(f"topology {folder.name!r} was submitted again at the same moment")
+            return run_stored(folder, attached=bool(parent))
     except TopologyIsRunning as error:
         _LOG.error("%s", error)
+        print(error, file=sys.stderr)
         return 1
     except StateFolderLost as error:
         # A file written there now would be another master's, or would restore a removed folder.

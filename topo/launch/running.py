@@ -202,19 +202,27 @@ class RunningTopology:
         self._client.request("restart", worker=worker)
 
 
-def start_master(folder: TopologyFolder, *, attached: bool) -> RunningTopology:
-    """Start the master of a submitted topology as a process and wait until it answers. Raises as `wait_for_master`."""
+def start_master(folder: TopologyFolder, *, attached: bool, submitted_ms: int = 0) -> RunningTopology:
+    """Start the master of a submitted topology as a process and wait until it answers.
+
+    Args:
+        submitted_ms: of the submission that it is to run; another one may take its place at the same moment. 0: the last.
+
+    Raises:
+        as `wait_for_master`.
+    """
     submitted = SubmittedTopology.read(folder)
     folder.summary.unlink(missing_ok=True)
     home = folder.path.parent.parent
     command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(home), folder.name]
+    command += [str(os.getpid() if attached else 0), str(submitted_ms or submitted.submitted_ms)]
     try:
         folder.make_parts()
         output = folder.logs / "master.out"
         bound_output(output)
         with open(output, "ab") as log:
             process = subprocess.Popen(
-                [*command, str(os.getpid())] if attached else command,
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.submissions import small_plan, store_submission
 from topo.observability.logs import MAX_LOG_BYTES
 from topo.storage.state_folder import StateFolder, TopologyFolder
 
 
-def log_of_a_master(folder: TopologyFolder) -> Path:
+def log_of_a_master(folder: TopologyFolder, *more: str) -> Path:
     """Start a master that has nothing to run, which it logs."""
-    command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(folder.path.parents[1]), folder.name]
+    command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(folder.path.parents[1]), folder.name, *more]
     assert subprocess.run(command, check=False, capture_output=True, cwd=Path.cwd()).returncode == 1
     return folder.logs / "master.log"
 
@@ -33,3 +34,11 @@ def test_quotes_in_a_message_leave_a_line_that_is_json(tmp_path: Path) -> None:
     (row,) = map(json.loads, log_of_a_master(folder).read_text().splitlines())
     assert row["level"] == "ERROR"
     assert 'of "me"' in row["message"]
+
+
+def test_a_master_does_not_run_the_code_of_a_submit_that_came_in_between(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("flow")
+    store_submission(folder, small_plan(), submitted_ms=5)
+    log = log_of_a_master(folder, "0", "4")
+    assert "topology 'flow' was submitted again at the same moment" in log.read_text()
+    assert not folder.summary.exists() and not folder.master.exists()
