@@ -31,12 +31,13 @@ def command(name: str, from_beginning: bool, code: str | None, wait: bool, deadl
     from topo.launch.cluster import resume_background, resume_with_code
     from topo.launch.running import is_done
     from topo.launch.submission import open_home
-    from topo_cli.wait_for_start import report_started, talk_of_done
+    from topo_cli.wait_for_start import naming_the_background, report_started, talk_of_done
 
     if code is not None and from_beginning:
         raise click.UsageError("--code continues; to start other code from the beginning, use `topo submit`")
     if was_done := not from_beginning and is_done(open_home(home).find(name)):
         talk_of_done(name)
     start = partial(resume_background, from_beginning=from_beginning) if code is None else partial(resume_with_code, code=code)
-    running = start(name, home=home)
-    report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json, is_new=not was_done)
+    with naming_the_background():
+        running = start(name, home=home)
+        report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json, is_new=not was_done)

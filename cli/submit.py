@@ -34,15 +34,19 @@ def command(request: RunRequest, ui: bool, wait: bool, deadline: float, as_json:
     from topo.launch.cluster import submit_background
     from topo.launch.running import is_done
     from topo_cli.output import talk
-    from topo_cli.wait_for_start import report_started, talk_of_done, talk_of_spark
+    from topo_cli.wait_for_start import naming_the_background, report_started, talk_of_done, talk_of_spark
 
+    if ui and request.home is not None:
+        from topo.ui.child import PageProcess, check_extra
+
+        # Before the topology starts, which would run behind the error.
+        check_extra(request.home)
     if request.cluster is not None:
         talk_of_spark(request.cluster)
-    running = submit_background(request)
-    if ui and request.home is not None:
-        from topo.ui.child import PageProcess
-
-        talk(f"the page: {PageProcess.start(request.home, attached=False).link}")
-    if was_done := request.resume and is_done(running.folder):
-        talk_of_done(running.name)
-    report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json, is_new=not was_done)
+    with naming_the_background():
+        running = submit_background(request)
+        if ui and request.home is not None:
+            talk(f"the page: {PageProcess.start(request.home, attached=False).link}")
+        if was_done := request.resume and is_done(running.folder):
+            talk_of_done(running.name)
+        report_started(running.folder, wait_s=deadline if wait else None, as_json=as_json, is_new=not was_done)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,16 @@ def talk_of_done(name: str) -> None:
         f"{name} has processed all its input: there is nothing to resume, and nothing was started; "
         f"`topo resume {name} --from-beginning` starts it from the beginning"
     )
+
+
+@contextmanager
+def naming_the_background() -> Iterator[None]:
+    """Within this, Ctrl-C ends the command alone, which it states: a master has a session to itself."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        talk("a topology that was started keeps running in the background: `topo list` shows it, `topo kill NAME` ends it")
+        raise
 
 
 def report_started(folder: TopologyFolder, *, wait_s: float | None, as_json: bool, is_new: bool = True) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.drive import EXAMPLES, PATIENCE_S, TOPO, piped
+from tests.cli.drive import EXAMPLES, PATIENCE_S, TOPO, call, piped
+from topo.storage.state_folder import StateFolder
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -204,3 +205,27 @@ def test_a_project_that_init_writes_runs_and_its_test_passes(tmp_path: Path, opt
     again = piped("init", tmp_path / "my first")
     assert again.code == 2
     assert "has test_wordcount.py and wordcount.py already" in again.err
+
+
+def test_a_submit_whose_page_needs_an_extra_starts_nothing(
+    background: None, capsys: pytest.CaptureFixture[str], flow: Path, topo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topo.ui.child.find_spec", lambda name: None)
+    result = call(capsys, "submit", flow, "--ui")
+    assert result.code == 2 and "--ui needs starlette" in result.err
+    assert not StateFolder(topo_home).names()
+
+
+def test_ctrl_c_in_a_submit_names_the_topology_that_keeps_running(background: None, flow: Path, topo_home: Path) -> None:
+    waiting = flow.read_text().replace(
+        "    def __init__", "    def prepare(self, context):\n        time.sleep(600)\n\n    def __init__"
+    )
+    flow.write_text(waiting)
+    child = subprocess.Popen([*TOPO, "submit", flow, "--wait", "--deadline", "10m"], stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + PATIENCE_S
+    while not (topo_home / "topologies" / "flow" / "master.json").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    words = child.communicate(timeout=PATIENCE_S)[1]
+    assert child.returncode == 130 and "a topology that was started keeps running in the background" in words, words

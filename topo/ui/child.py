@@ -21,6 +21,12 @@ _LOOK_S = 0.05
 _END_S = 5.0
 
 
+def check_extra(home: Path) -> None:
+    """Raise UserError when the page of a home is not served, and cannot be, since the extra is missing."""
+    if served(home) is None and (missing := [name for name in ("starlette", "uvicorn", "websockets") if find_spec(name) is None]):
+        raise UserError(f"--ui needs {', '.join(missing)}: {pip_install(EXTRAS['ui'])}")
+
+
 class PageProcess:
     """A process that serves the page of a home.
 
@@ -40,13 +46,12 @@ class PageProcess:
             attached: it ends with this process.
 
         Raises:
-            UserError: the extra is missing.
+            UserError: as `check_extra`.
             TopoEnvironmentError: it does not start; names its output.
         """
         if (known := served(home)) is not None:
             return cls(known.link(), None)
-        if missing := [name for name in ("starlette", "uvicorn", "websockets") if find_spec(name) is None]:
-            raise UserError(f"--ui needs {', '.join(missing)}: {pip_install(EXTRAS['ui'])}")
+        check_extra(home)
         StateFolder(home)
         command = [sys.executable, "-P", "-m", "topo_cli", "ui", "--home", str(home)]
         command += ["--with-parent", str(os.getpid())] if attached else []
