@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,14 @@ def _printer(as_json: bool) -> Callable[[dict[str, Any]], None]:
     from rich.text import Text
 
     from topo.operate.log_files import is_printed, source_of
-    from topo_cli.output import make_console
+    from topo_cli.output import clock_time, make_console
+
+    def clock_of(moment: str) -> str:
+        """Return the local time of day, as all commands show it; logs are in UTC."""
+        try:
+            return clock_time(round(datetime.fromisoformat(moment).timestamp() * 1000))
+        except ValueError:
+            return moment
 
     console, colors = make_console(), dict[str, str]()
 
@@ -89,7 +97,7 @@ def _printer(as_json: bool) -> Callable[[dict[str, Any]], None]:
         color = colors.setdefault(str(row.get("component")), _COLORS[len(colors) % len(_COLORS)])
         level = "" if is_printed(row) else f"{row['level']} "
         line = Text.assemble(
-            (f"{row['time'][11:23]} ", "dim"),
+            (f"{clock_of(row['time'])} ", "dim"),
             (f"{source:<16} ", color),
             (level, _LEVEL_STYLES.get(row["level"], "")),
             row["message"],

@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import io
 import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
+from tests.cli.drive import call
+from topo.storage.state_folder import StateFolder
 from topo_cli.output import ago, json_text, make_console, plural, print_json, print_json_rows, rate, seconds, talk
 from topo_cli.tables import TableColumn, fitted_table
 
@@ -96,3 +101,33 @@ def test_a_table_leaves_out_whole_columns_where_there_is_no_room() -> None:
 def test_a_table_keeps_two_columns_however_narrow_it_is() -> None:
     narrow = printed(12, COLUMNS)
     assert "why" in narrow and "tasks" not in narrow
+
+
+def test_times_of_logs_are_local_as_those_of_errors_are(
+    capsys: pytest.CaptureFixture[str], topo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = StateFolder(topo_home).create("flow")
+    moment = datetime(2026, 11, 28, 18, 2, 14, 235_000, UTC)
+    row = {"time": "2026-11-28T18:02:14.235Z", "level": "INFO", "worker": 0, "message": "one"}
+    (folder.logs / "worker-0.log").write_text(json.dumps(row) + "\n" + json.dumps(row | {"time": "then"}) + "\n")
+    error = {
+        "count": 1,
+        "component": "",
+        "task": None,
+        "worker": 0,
+        "kind": "Lost",
+        "message": "two",
+        "file": "",
+        "line": 0,
+        "traceback": "",
+    }
+    folder.errors.write_text(json.dumps(error | {"at_ms": int(moment.timestamp() * 1000)}) + "\n")
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        logs, errors = call(capsys, "logs", "flow"), call(capsys, "errors", "flow")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert "13:02:14.235 worker 0         INFO one" in logs.out and "then worker 0 " in logs.out
+    assert "last at 13:02:14.235" in errors.out
