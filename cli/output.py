@@ -102,8 +102,10 @@ def ago(at_ms: int | None, now_ms: int) -> str:
 
 
 def clock_time(at_ms: int) -> str:
-    """Return a moment as the local time of day, with milliseconds."""
-    return f"{time.strftime('%H:%M:%S', time.localtime(at_ms / 1000))}.{at_ms % 1000:03}"
+    """Return a moment as the local time of day, with milliseconds; with the date unless it is of today."""
+    local = time.localtime(at_ms / 1000)
+    shape = "%H:%M:%S" if local[:3] == time.localtime()[:3] else "%Y-%m-%d %H:%M:%S"
+    return f"{time.strftime(shape, local)}.{at_ms % 1000:03}"
 
 
 def now_ms() -> int:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,19 @@ from rich.text import Text
 
 from tests.cli.drive import call
 from topo.storage.state_folder import StateFolder
-from topo_cli.output import ago, json_text, make_console, plural, print_json, print_json_rows, rate, seconds, talk
+from topo_cli.output import (
+    ago,
+    clock_time,
+    json_text,
+    make_console,
+    now_ms,
+    plural,
+    print_json,
+    print_json_rows,
+    rate,
+    seconds,
+    talk,
+)
 from topo_cli.tables import TableColumn, fitted_table
 
 
@@ -103,6 +116,12 @@ def test_a_table_keeps_two_columns_however_narrow_it_is() -> None:
     assert "why" in narrow and "tasks" not in narrow
 
 
+def test_a_moment_of_another_day_has_its_date() -> None:
+    now = now_ms()
+    assert len(clock_time(now)) == len("18:02:14.235") and clock_time(now)[-4:] == f".{now % 1000:03}"
+    assert re.fullmatch(r"2026-11-2[01] \d\d:\d\d:14\.235", clock_time(1_795_197_734_235))
+
+
 def test_times_of_logs_are_local_as_those_of_errors_are(
     capsys: pytest.CaptureFixture[str], topo_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,4 +149,4 @@ def test_times_of_logs_are_local_as_those_of_errors_are(
         monkeypatch.undo()
         time.tzset()
     assert "13:02:14.235 worker 0         INFO one" in logs.out and "then worker 0 " in logs.out
-    assert "last at 13:02:14.235" in errors.out
+    assert "13:02:14.235" in errors.out
