@@ -19,6 +19,8 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 from topo.errors import ConfigError, TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
 
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
 
 class FoundFile(NamedTuple):
     """A file below a folder: its path there, an identity that changes when it is written again, when it was written, its size.
@@ -115,8 +117,10 @@ class LocalFolder:
                 if fnmatch(name, pattern) and is_visible(relative):
                     try:
                         found = path.stat()
-                    except FileNotFoundError:
-                        # Removed since it was listed.
+                    except OSError as error:
+                        if error.errno not in _NO_FILE:
+                            raise
+                        # Removed since it was listed, or a link that leads nowhere, such as to itself.
                         continue
                     # To open a pipe would wait for its writer.
                     if not S_ISREG(found.st_mode):

@@ -168,6 +168,15 @@ def test_pipes_and_sockets_are_left_out(tmp_path: Path, follow: bool) -> None:
     assert harness.read == {"a": ["1"]} and harness.errors == []
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_links_that_lead_nowhere_are_left_out(tmp_path: Path, follow: bool) -> None:
+    (tmp_path / "a").write_text("1\n")
+    for name, target in (("loop", "loop"), ("gone", "missing"), ("below", "a/b")):
+        (tmp_path / name).symlink_to(target)
+    harness = harness_of(tmp_path, follow=follow)
+    assert harness.read == {"a": ["1"]} and harness.errors == []
+
+
 def test_a_file_that_was_written_again_is_reported_and_not_read_on(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n")
     harness = harness_of(tmp_path)
