@@ -177,9 +177,10 @@ class PartitionScenario:
         self.world.began_at += before.now
         store, tasks = simulation.master.store, simulation.plan.tasks_of("spout")
         store.dead_letters += before.master.store.dead_letters
-        stored = [(one.position, one.attempts) for one in before.master.store.progress.values()]
-        if stored:
-            rows = split_by_partition(stored, parallelism)
+        progress = before.master.store.progress
+        if progress:
+            kept = [progress.get(task, SpoutProgress()) for task in before.plan.tasks_of("spout")]
+            rows = split_by_partition([(one.position, one.attempts) for one in kept], parallelism)
             store.progress = {task: SpoutProgress(*row) for task, row in zip(tasks, rows, strict=True)}
         checker, earlier = simulation.history, before.history
         if simulation.disk is not None and before.disk is not None:

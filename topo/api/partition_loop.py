@@ -27,6 +27,7 @@ from topo.api.partition_values import (
     StoredPartition,
     StoredPartitions,
     as_partitions,
+    begins_first,
     check_positions,
 )
 from topo.api.spout import SpoutCollector
@@ -129,7 +130,7 @@ class PartitionLoop:
         self._begin(stored)
 
     def _begin(self, stored: StoredPartitions | None) -> None:
-        self._is_first_start = stored is None
+        self._begun_with = stored
         self._stored: dict[str, StoredPartition] = dict(stored or {})
 
     # -- called by the spout -------------------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ class PartitionLoop:
             if held is not None:
                 held.is_missing = False
                 continue
-            self._hold(one, is_late=self._was_found or not self._is_first_start)
+            self._hold(one, is_late=self._was_found or not begins_first(self._begun_with, one))
             has_changed = True
         for name in [name for name in self._held if name not in mine]:
             held = self._held[name]

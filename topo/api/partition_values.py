@@ -63,12 +63,48 @@ class StoredPartition(NamedTuple):
 
 StoredPartitions = Mapping[str, StoredPartition]
 """The stored progress of partitions, by name."""
+UNFOUND = ""
+"""Where `PartitionProgress.unfound` is stored among the fields of partitions: no partition has this name."""
 
 
-def owned(stored: Mapping[str, Sequence[Any]], index: int, parallelism: int) -> dict[str, StoredPartition]:
+class PartitionProgress(dict[str, StoredPartition]):
+    """The stored progress of partitions, by name.
+
+    Args:
+        stored: the fields of each, as they are stored.
+
+    Attributes:
+        unfound: tasks, as (index, parallelism), that had not found their partitions when it was stored: these begin as at the
+            first start.
+    """
+
+    def __init__(self, stored: Mapping[str, Sequence[Any]]) -> None:
+        super().__init__((name, StoredPartition(*kept)) for name, kept in stored.items() if name != UNFOUND)
+        self.unfound = tuple((index, parallelism) for index, parallelism in stored.get(UNFOUND, ()))
+
+
+def begins_first(stored: StoredPartitions | None, partition: Partition) -> bool:
+    """Whether a partition that has no progress begins as at the first start, where the settings say."""
+    unfound = stored.unfound if isinstance(stored, PartitionProgress) else ()
+    return stored is None or (
+        partition.can_be_stored and any(partition.owner(parallelism) == index for index, parallelism in unfound)
+    )
+
+
+def joined(stored: Sequence[Mapping[str, Sequence[Any]] | None]) -> dict[str, Any]:
+    """Return the progress that all tasks of a spout have stored, by index; None: a task had not found its partitions."""
+    every = {name: kept for one in stored for name, kept in (one or {}).items()}
+    unfound = [(index, len(stored)) for index, one in enumerate(stored) if one is None]
+    return every | ({UNFOUND: unfound} if unfound else {})
+
+
+def owned(stored: Mapping[str, Sequence[Any]], index: int, parallelism: int) -> PartitionProgress:
     """Return those of the stored partitions that the task `index` of `parallelism` reads."""
-    found = {name: StoredPartition(*kept) for name, kept in stored.items()}
-    return {name: kept for name, kept in found.items() if Partition(name, kept.group, kept.number).owner(parallelism) == index}
+    found = PartitionProgress(stored)
+    for name, kept in list(found.items()):
+        if Partition(name, kept.group, kept.number).owner(parallelism) != index:
+            del found[name]
+    return found
 
 
 class SourceRow(NamedTuple):

@@ -20,7 +20,8 @@ class FileAges:
 
     Args:
         max_age_s: how much older than the newest file one may be.
-        known: names of files that were begun; None: the topology starts for the first time.
+        known: names of files that were begun.
+        takes_old: whether a file, by its name, is one of the first ones: the topology starts for the first time.
         is_done: whether all of a file is done.
         came_late: called with a file that came when it was too old.
         left_out: called with the number of files that were taken for forgotten ones, if there are any.
@@ -29,14 +30,14 @@ class FileAges:
     def __init__(
         self,
         max_age_s: float,
-        known: Collection[str] | None,
+        known: Collection[str],
+        takes_old: Callable[[str], bool],
         is_done: Callable[[str], bool],
         came_late: Callable[[str], object],
         left_out: Callable[[int], object],
     ) -> None:
         self._max_age_s, self._is_done, self._came_late, self._report_left_out = max_age_s, is_done, came_late, left_out
-        self._known = set(known or ())
-        self._takes_old = known is None
+        self._known, self._takes_old = set(known), takes_old
         self._is_first = True
         self._left_out: set[str] = set()
         self._newest = -inf
@@ -55,7 +56,7 @@ class FileAges:
     def _counts(self, file: FoundFile) -> bool:
         name = file.name
         is_old = file.modified < self._newest - self._max_age_s
-        if not is_old or (self._takes_old and self._is_first):
+        if not is_old or (self._is_first and self._takes_old(name)):
             self._known.add(name)
             return True
         if name in self._known:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.generator_reader import GeneratorReader, Yielded
-from topo.api.partition_values import BadRecord, Partition, PartitionReader, SourceRows
+from topo.api.partition_values import BadRecord, Partition, PartitionReader, SourceRows, begins_first
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
@@ -180,8 +180,15 @@ class FilesSpout(PartitionedSpout):
         self._read_file = self._reader()
         self._context, self._collector = context, collector
         if self._max_age_s is not None:
-            known = None if context.committed_position is None else list(context.committed_position)
-            self._ages = FileAges(self._max_age_s, known, self._done.__contains__, self._came_late, self._left_out)
+            stored = context.committed_position
+            self._ages = FileAges(
+                self._max_age_s,
+                stored or (),
+                lambda name: begins_first(stored, Partition(name)),
+                self._done.__contains__,
+                self._came_late,
+                self._left_out,
+            )
         super().open(context, collector)
 
     def reader(self, context: TaskContext) -> PartitionReader:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from topo.api.partition_values import owned
+from topo.api.partition_values import joined, owned
 from topo.api.topology import Topology
 from topo.errors import CheckpointRefusedError, TopoError, UserError
 from topo.ids import TaskId
@@ -25,6 +25,7 @@ from topo.plan.state_kinds import BY_PARTITION
 from topo.storage.checkpoint_store import open_store
 from topo.storage.state_folder import TopologyFolder, write_atomically
 from topo.storage.submitted import FIRST, last_run
+from topo.tracking.partition_positions import PartitionPositions
 from topo.wire.codec import Codec
 
 StoredPositions = dict[int, tuple[bytes, bytes]]
@@ -100,13 +101,13 @@ def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: Physi
     rows = _positions(folder)
     moved: StoredPositions = {}
     known_components = {known.id: known for known in plan.components}
-    by_partition: dict[str, list[tuple[bytes, bytes]]] = {}
+    by_partition: set[str] = set()
     for number, row in rows.items():
         task = last.task(TaskId(number))
         known = known_components.get(task.component)
         tasks = plan.tasks_of(task.component) if known is not None else ()
         if known is not None and known.state == last.component(task.component).state == BY_PARTITION:
-            by_partition.setdefault(task.component, []).append(row)
+            by_partition.add(task.component)
             continue
         was = last.component(task.component).state
         if known is not None and any(row) and known.state != was:
@@ -117,8 +118,9 @@ def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: Physi
                 f"{len(tasks)}: it cannot continue; {fresh}"
             )
         moved[tasks[task.index]] = row
-    for component, old in by_partition.items():
+    for component in by_partition:
         tasks = plan.tasks_of(component)
+        old = [rows.get(task, (b"", b"")) for task in last.tasks_of(component)]
         moved |= dict(zip(tasks, split_by_partition(old, len(tasks)), strict=True))
     if moved == rows:
         return ""
@@ -132,19 +134,21 @@ def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: Physi
 def split_by_partition(rows: Iterable[tuple[bytes, bytes]], parallelism: int) -> list[tuple[bytes, bytes]]:
     """Return the rows of `parallelism` tasks, made of those of the tasks that have stored positions by partition.
 
-    A row has, packed, the positions by partition, and kills of messages, whose ids begin with their partition.
+    A row has, packed, the positions by partition, and kills of messages, whose ids begin with their partition. It is of one task
+    of those before, by index; nothing in it: the task had not found its partitions.
     """
     codec = Codec()
-    stored: dict[str, Any] = {}
+    parts: list[dict[str, Any] | None] = []
     kills: list[tuple[Any, int]] = []
     for positions, attempts in rows:
-        stored |= codec.unpack_value(positions) if positions else {}
+        parts.append(codec.unpack_value(positions) if positions else None)
         kills += codec.unpack_value(attempts) if attempts else []
+    stored = joined(parts)
     found = []
     for index in range(parallelism):
         mine = owned(stored, index, parallelism)
         own_kills = [(message, count) for message, count in kills if message[0] in mine]
-        positions = codec.pack_value({name: tuple(kept) for name, kept in mine.items()})
+        positions = codec.pack_value(PartitionPositions(mine).record()) if any(parts) else b""
         found.append((positions, codec.pack_value(own_kills) if own_kills else b""))
     return found
 

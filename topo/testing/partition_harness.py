@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from topo.api.context import TaskContext
-from topo.api.partition_values import StoredPartition, owned
+from topo.api.partition_values import PartitionProgress, StoredPartition, joined, owned
 from topo.api.partitions import PartitionedSpout
 from topo.api.streams import declared_streams
 from topo.emission.partition_messages import PartitionBegun, PartitionForgotten, PartitionMessages, PartitionsFound, PassedOver
@@ -37,7 +37,7 @@ class PartitionTask:
         spout: PartitionedSpout,
         index: int,
         parallelism: int,
-        stored: Mapping[str, StoredPartition] | None,
+        stored: Mapping[str, Any] | None,
         clock: Callable[[], float],
         errors: list[BaseException],
     ) -> None:
@@ -92,9 +92,13 @@ class PartitionTask:
         """Report the positions as done, as the engine does."""
         self.spout.on_committed(self._positions.take_changes())
 
+    def record(self) -> dict[str, Any] | None:
+        """Return its progress to store; None before it has found the partitions of the source."""
+        return self._positions.record() if self._positions.is_known else None
+
     def stored(self) -> dict[str, StoredPartition]:
         """Return the positions of its partitions."""
-        return {name: StoredPartition(*kept) for name, kept in self._positions.record().items()}
+        return PartitionProgress(self.record() or {})
 
     @property
     def is_known(self) -> bool:
@@ -134,7 +138,7 @@ class PartitionHarness:
         self.clock = ManualClock()
         self.errors: list[BaseException] = []
         self.tasks: list[PartitionTask] = []
-        self._stored: dict[str, StoredPartition] | None = None
+        self._stored: dict[str, Any] | None = None
         self._rows: list[tuple[str, Any, Any]] = []
         self._given_up: list[tuple[str, Any, Any]] = []
         self.start(tasks)
@@ -146,7 +150,8 @@ class PartitionHarness:
     def stop(self, *, store: bool = True) -> None:
         """Close all tasks and store their positions; without `store` they are lost, as in a crash before any report."""
         if store:
-            self._stored = self.stored() if all(task.is_known for task in self.tasks) else None
+            records = [task.record() for task in self.tasks]
+            self._stored = joined(records) if records.count(None) < len(records) else None
         self._rows, self._given_up = self.all_rows(), self.given_up
         for task in self.tasks:
             task.spout.close()

@@ -13,7 +13,7 @@ from itertools import count, groupby, islice
 from operator import itemgetter
 from typing import Any
 
-from topo.api.partition_values import Partition, StoredPartition
+from topo.api.partition_values import UNFOUND, Partition, PartitionProgress, StoredPartition
 
 MessageId = tuple[Any, ...]
 partition_of = itemgetter(0)
@@ -38,13 +38,15 @@ class PartitionPositions:
         self._changed = {name: kept.position for name, kept in self._stored.items() if kept.position is not None}
         self.revision = 0
         self.is_known = stored is not None
+        self._unfound = stored.unfound if isinstance(stored, PartitionProgress) else ()
 
     def found(self) -> bool:
         """The partitions of the source are known: those that are found from here on begin at their beginning.
 
         Returns whether that is new.
         """
-        was_known, self.is_known = self.is_known, True
+        was_known = self.is_known and not self._unfound
+        self.is_known, self._unfound = True, ()
         self.revision += not was_known
         return not was_known
 
@@ -78,7 +80,8 @@ class PartitionPositions:
     def record(self, watermarks: Mapping[str, int] | None = None) -> dict[str, tuple[Any, ...]]:
         """Return the fields of a `StoredPartition` by name, to be stored, with these watermarks."""
         marks = watermarks or {}
-        return {name: (*kept[:3], marks.get(name, kept.watermark)) for name, kept in self._stored.items()}
+        record = {name: (*kept[:3], marks.get(name, kept.watermark)) for name, kept in self._stored.items()}
+        return record | ({UNFOUND: self._unfound} if self._unfound else {})
 
     def take_changes(self) -> dict[str, Any]:
         """Return the positions that have moved since the last call; at the first one, all stored ones as well."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topo.api.partition_values import Partition, StoredPartition
+from topo.api.partition_values import Partition, PartitionProgress
 from topo.errors import UnsupportedValueError
 from topo.tracking.partition_positions import MessageId, PartitionPositions, PartitionTracker
 from topo.tracking.positions import PositionTracker
@@ -56,7 +56,7 @@ class PositionReports:
         if attempts is not None:
             self._book.restore(dict(self._codec.unpack_value(attempts)))
         if self._on_committed is not None:
-            position = None if position is None else {name: StoredPartition(*kept) for name, kept in position.items()}
+            position = None if position is None else PartitionProgress(position)
             self._partitions = PartitionPositions(position)
             self._tracker = PartitionTracker(self._book.open_ids, self._partitions)
             self._reported = (None, {})

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from tests.contract.guarantees.source_stand import SourceStand
-from tests.tasks.components import CHECKPOINTED, MODES, TRACKED, UNTRACKED, Replaying, Scripted
+from tests.tasks.components import CHECKPOINTED, MODES, TRACKED, UNTRACKED, Replaying, Scripted, Sink
 from tests.tasks.environment import CODEC
+from tests.tasks.solo import Solo
+from topo import MemoryPartitions, MemorySpout
+from topo.api.partition_values import Partition, begins_first
+from topo.builder import TopologyBuilder
+from topo.checkpoint.alignment import Snapshot
 from topo.errors import EmitError
 from topo.wire.control import CheckpointPublished, DeadLetter, DeadLettersStored, PositionReport
 from topo.wire.frames import FrameKind
@@ -358,3 +364,26 @@ def test_behind_a_restored_end_a_new_message_is_a_dead_letter_and_the_source_is_
     stand.begin_checkpoint()
     stand.complete()
     assert stand.solo.dead_letter_errors() == [f"{error} (component 'a')"]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_partitions_that_a_task_had_not_found_in_a_checkpoint_are_not_taken_for_later_ones(parallelism: int) -> None:
+    kept = {"t-0": ("t", 0, 7, None)}
+    found = [Snapshot(values={"source": {"partitions": kept}}), Snapshot(values={"source": {}})]
+    for _ in range(2):
+        records = []
+        for index in range(parallelism):
+            builder = TopologyBuilder("contract").config(delivery=CHECKPOINTED)
+            builder.set_spout("a", MemorySpout(MemoryPartitions()), parallelism=parallelism)
+            builder.set_bolt("sink", Sink).shuffle_grouping("a")
+            task = Solo(builder.build(), "a", index=index, is_open=False).task
+            task.state.restored = found
+            partitions = task.guarantee.partitions
+            stored = partitions.restore()
+            names = [f"t-{number}" for number in range(4)]
+            of_second = [(crc32(b"t") + number) % 2 == 1 for number in range(4)]
+            assert [begins_first(stored, Partition(name, "t", n)) for n, name in enumerate(names)] == of_second
+            records.append(partitions.snapshot(1, None))
+            partitions.partitions_found()
+            assert partitions.snapshot(2, None)["partitions"].keys() <= {"t-0"}
+        found = [Snapshot(values={"source": record}) for record in records]

@@ -49,6 +49,31 @@ def test_a_partition_that_came_while_nothing_ran_is_read_from_its_beginning() ->
     assert harness.read == {"a": [1]}
 
 
+def test_partitions_that_a_task_had_not_found_begin_where_the_settings_say_also_at_another_parallelism() -> None:
+    first, mine, other = ["p0", "p1", "p2", "p3"], "p4", "p6"
+    assert [Partition(name).owner(2) for name in (*first, mine, other)] == [0, 1, 0, 1, 0, 1]
+    source = MemoryPartitions({name: [1] for name in first})
+    harness = PartitionHarness(lambda: MemorySpout(source, start="latest"), 2)
+    for _ in range(10):
+        harness.tasks[0].turn()
+    for tasks in (1, 3):
+        # Stored once more before these tasks have found any.
+        harness.stop()
+        harness.start(tasks)
+    source.add(mine, [1])
+    source.add(other, [1])
+    harness.turns()
+    for name in (*first, mine, other):
+        source.append(name, 2)
+    harness.turns()
+    assert harness.read == {name: [2] for name in (*first, other)} | {mine: [1, 2]}, "the first task would have read it whole"
+    harness.stop()
+    source.add("later", [1])
+    harness.start(2)
+    harness.turns()
+    assert harness.read["later"] == [1] and not harness.errors
+
+
 def test_without_further_discovery_the_input_ends_with_its_partitions() -> None:
     source = MemoryPartitions({"a": [1], "b": [2]})
     harness = harness_of(source, discovery_interval=None)

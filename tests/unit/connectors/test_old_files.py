@@ -24,6 +24,19 @@ def aged(path: Path, text: str, days: float) -> None:
     os.utime(path, (then, then))
 
 
+def test_old_files_of_a_task_that_had_found_none_are_read_at_another_parallelism(tmp_path: Path) -> None:
+    for number in range(8):
+        aged(tmp_path / f"{number}", f"{number}\n", number * 30)
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path, settle="0s", max_file_age="7d"), 2)
+    for _ in range(10):
+        harness.tasks[0].turn()
+    assert 0 < len(harness.read) < 8
+    harness.stop()
+    harness.start(1)
+    harness.turns()
+    assert harness.read == {f"{number}": [f"{number}"] for number in range(8)} and harness.errors == []
+
+
 def test_old_files_that_are_done_are_forgotten_and_not_read_again(tmp_path: Path) -> None:
     aged(tmp_path / "old", "1\n", 30)
     aged(tmp_path / "new", "2\n", 1)
@@ -67,7 +80,7 @@ def test_an_old_file_that_is_not_done_is_read_on(tmp_path: Path) -> None:
 
 def test_a_time_that_is_not_known_makes_no_other_file_old() -> None:
     late, left_out = list[str](), list[int]()
-    ages = FileAges(7 * 86_400, [], lambda name: False, late.append, left_out.append)
+    ages = FileAges(7 * 86_400, [], lambda name: False, lambda name: False, late.append, left_out.append)
     first = [FoundFile("unknown", "1", inf, 1), FoundFile("today", "1", 30 * 86_400, 1), FoundFile("old", "1", 0, 1)]
     assert [file.name for file in ages.kept(first)] == ["unknown", "today"]
     new = FoundFile("new", "1", 29 * 86_400, 1)

@@ -12,10 +12,10 @@ import pytest
 
 from tests.submissions import store_submission
 from topo import BasicBolt, IterableSpout, MemoryPartitions, MemorySpout, TopologyBuilder
-from topo.api.partition_values import owned
+from topo.api.partition_values import UNFOUND, owned
 from topo.errors import TopoEnvironmentError, UserError
 from topo.launch.rebalancing import Rebalancing, write_down
-from topo.launch.resuming import go_on_from_positions, text_of_beginning
+from topo.launch.resuming import go_on_from_positions, split_by_partition, text_of_beginning
 from topo.launch.submission import note_resumed, reset_run
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.storage.state_folder import StateFolder, TopologyFolder, TopologyLock
@@ -189,6 +189,19 @@ def test_positions_by_partition_move_to_the_tasks_that_read_the_partitions_now(
         packed, attempts = moved[task]
         assert codec.unpack_value(packed) == {name: tuple(one) for name, one in owned(kept, index, after).items()}
         assert bool(attempts) == ("t-3" in codec.unpack_value(packed))
+
+
+@pytest.mark.parametrize(("stored", "unfound"), [((True, False), ((1, 2),)), ((False, False), None)])
+def test_tasks_that_had_not_found_their_partitions_are_known_to_those_of_another_parallelism(
+    stored: tuple[bool, ...], unfound: Any
+) -> None:
+    codec = Codec()
+    row = codec.pack_value({"t-0": ("t", 0, 7, None)}), b""
+    for parallelism in (1, 3):
+        rows = split_by_partition([row if is_stored else (b"", b"") for is_stored in stored], parallelism)
+        again = [split_by_partition(rows, 2) for _ in range(2)][1]
+        for packed, _ in rows + again:
+            assert (codec.unpack_value(packed)[UNFOUND] if packed else None) == unfound
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from topo.api.partition_values import Partition, StoredPartition, owned
+from topo.api.partition_values import Partition, PartitionProgress, joined, owned
 from topo.api.partitions import PartitionedSpout
 from topo.task.parts import TaskParts
 from topo.tracking.partition_positions import PartitionPositions
@@ -66,18 +66,14 @@ class CheckpointedPartitions:
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 
-    def restore(self) -> dict[str, StoredPartition] | None:
+    def restore(self) -> PartitionProgress | None:
         """Take over the partitions of this task; None without a checkpoint, so that they begin where the settings say."""
-        sources = [part.values["source"] for part in self._state.restored if "partitions" in part.values.get("source", ())]
+        found = [part.values.get("source", {}).get("partitions") for part in self._state.restored]
         context = self._context
-        stored = owned(
-            {name: kept for source in sources for name, kept in source["partitions"].items()},
-            context.task_index,
-            context.parallelism,
-        )
-        self._positions = PartitionPositions(stored if sources else None)
+        stored = None if found.count(None) == len(found) else owned(joined(found), context.task_index, context.parallelism)
+        self._positions = PartitionPositions(stored)
         self._changes.clear()
-        return stored if sources else None
+        return stored
 
     def snapshot(self, checkpoint: int, watermarks: Mapping[str, int] | None) -> dict[str, Any]:
         """Return the positions under "partitions", with these watermarks; nothing while the partitions are not known."""
