@@ -74,7 +74,9 @@ class FollowedFile:
         self._reader.offset = 0
         self._is_at_end = False
         self._done: set[tuple[int, int]] = set()
-        """Files that were read to their end in this life: inode and head."""
+        """Files that are not read any more in this life: inode and head."""
+        self._written_at = 0
+        """Of the open file, as of the last look at its beginning."""
 
     @property
     def position(self) -> FilePosition:
@@ -101,6 +103,8 @@ class FollowedFile:
         while reader.file is not None or self._begin(self._path):
             if self._is_at_end and self._is_replaced():
                 self._find_again()
+            if reader.file is not None and reader.offset == 0 and self._begin_copied():
+                continue
             if reader.file is None:
                 return None
             piece = reader.file.readline(reader.max_line)
@@ -144,12 +148,16 @@ class FollowedFile:
 
     def _begin(self, path: Path, offset: int = 0) -> bool:
         """Read a file from an offset on. Returns False when it is not there."""
+        if offset == 0 and path == self._path and path.exists():
+            # First of all: what is rotated from here on is to be read.
+            self._done.update((old.inode, old.head) for _, old in self._unread_files())
         try:
             file = self._reader.open(path, offset)
         except FileNotFoundError:
             return False
         self._generation += 1
-        self._inode = _inode(os.fstat(file.fileno()))
+        found = os.fstat(file.fileno())
+        self._inode, self._written_at = _inode(found), found.st_mtime_ns
         self._digest = _head(file, offset)
         self._is_at_end = False
         return True
@@ -225,14 +233,25 @@ class FollowedFile:
         ]
         return [path for _, path in sorted(found)]
 
+    def _unread_files(self) -> Iterator[tuple[Path, _Look]]:
+        """Yield the rotated files that are not done."""
+        for path in self._old_files():
+            file = self._look(path, _HEAD_BYTES)
+            if file and (file.inode, file.head) not in self._done:
+                yield path, file
+
     def _followers(self) -> Iterator[tuple[Path, _Look]]:
         """Yield the rotated files that were written to after the open one, and were not read."""
         assert self._reader.file is not None
         left_at = os.fstat(self._reader.file.fileno()).st_mtime_ns
-        for path in self._old_files():
-            file = self._look(path, _HEAD_BYTES)
-            if file and file.mtime_ns >= left_at and (file.inode, file.head) not in self._done:
-                yield path, file
+        return ((path, file) for path, file in self._unread_files() if file.mtime_ns >= left_at)
+
+    def _begin_copied(self) -> bool:
+        """Begin the copy of what the open file had and lost before a line of it was read. Returns False when there is none."""
+        file = self._reader.file
+        assert file is not None
+        written_at, self._written_at = self._written_at, os.fstat(file.fileno()).st_mtime_ns
+        return self._written_at != written_at and any(self._begin(path) for path, _ in self._unread_files())
 
     def _open_next(self) -> None:
         """Continue with the file that followed the open one, which has been read to its end and left."""

@@ -205,6 +205,23 @@ def test_a_file_that_grew_beyond_the_position_after_it_was_truncated_is_another_
     assert tail.read() == [*"stuvw"] and tail.errors == []
 
 
+@ROTATIONS
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_a_file_had_between_two_looks_at_its_beginning_is_read(log: Path, rotate: Any, times: int) -> None:
+    write(log.with_name("log.1"), "of before")
+    write(log, "a")
+    tail = Tail(log)
+    assert tail.read() == ["a"]
+    rotate(log, "log.2")
+    assert tail.read() == []
+    for number in range(3, 3 + times):
+        write(log, f"{number}")
+        rotate(log, f"log.{number}")
+    write(log, "now")
+    assert tail.read() == [*map(str, range(3, 3 + times)), "now"] and tail.errors == []
+    assert tail.again().read() == []
+
+
 def test_an_inode_that_is_used_again_is_another_file(log: Path) -> None:
     write(log, "a", "b")
     tail = Tail(log)
