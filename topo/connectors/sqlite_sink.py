@@ -32,7 +32,8 @@ class SqliteSink(TwoPhaseSink):
     the same table. Give the bolt a fields grouping by the key: then the last row of a key is the last one emitted.
 
     A missing table is created. An existing table must have the columns, for a `key` a unique index on exactly its columns, and no
-    constraint that a row could break: a batch is inserted as a whole. Dates, times, decimals and UUIDs are stored as texts.
+    constraint that a row could break, but `not null` without a default: a batch is inserted as a whole. Dates, times, decimals
+    and UUIDs are stored as texts.
     """
 
     def __init__(
@@ -72,8 +73,8 @@ class SqliteSink(TwoPhaseSink):
         """
         make_folder(self._path.parent)
         count = len(self._columns.names)
-        self._builder = RowBuilder(self._columns, [_storable] * count, [""] * count)
         self._store = SqliteTable(self._path, self._name, self._columns, context, self._is_staged)
+        self._builder = RowBuilder(self._columns, [_storable] * count, [""] * count, self._store.required)
         self._staging = StagedTable(self._store, self._name, str(self._path), lambda error: self._collector.report_error(error))
 
     def begin(self) -> None:
@@ -84,7 +85,7 @@ class SqliteSink(TwoPhaseSink):
         """Add a row.
 
         Raises:
-            UnsupportedValueError: SQLite cannot store a value, or a field of the key is None.
+            UnsupportedValueError: SQLite cannot store a value, or one is None whose column refuses that.
             SinkBlockedError: nothing can be written for now.
         """
         row = self._builder.row(tup)

@@ -27,6 +27,9 @@ class SqliteTable:
 
     Raises:
         ConfigError: the table exists and does not fit.
+
+    Attributes:
+        required: the columns, of those that are written, which refuse null and have no default.
     """
 
     refusals: tuple[type[Exception], ...] = (sqlite3.OperationalError,)
@@ -77,6 +80,16 @@ class SqliteTable:
             raise ConfigError(
                 f"SqliteSink: {path}: table {table!r} needs {needs}; {table}__staged, if it exists, the same columns: {error}"
             ) from error
+        # A number takes the place of null in a primary key of integers.
+        strict = "\"notnull\" and dflt_value is null and not (pk and lower(type) = 'integer')"
+        found = [name for (name,) in self._connection.execute(f"select name from pragma_table_info(?) where {strict}", (table,))]
+        names = {name.lower(): name for name in columns.names}
+        if needed := [name for name in found if name.lower() not in names]:
+            self._connection.close()
+            raise ConfigError(
+                f"SqliteSink: {path}: column {needed[0]!r} of table {table!r} refuses null and has no default; add it to columns="
+            )
+        self.required = {names[name.lower()] for name in found}
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -125,6 +125,7 @@ def test_columns_that_cannot_be_used_are_refused(columns: list[str], key: str | 
         ("create table t (a)", None, "no column named b"),
         ("create table t (a, b)", "a", "unique index on"),
         ("create table t (a primary key, b unique)", ["a", "b"], "unique index on"),
+        ("create table t (a, b, c int default 1 not null, d text not null)", None, "'d' of table 't' refuses null"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, made: str, key: Any, why: str) -> None:
@@ -134,7 +135,7 @@ def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, made: str, key: An
 
 
 def test_a_table_of_the_users_own_is_taken_as_it_is(tmp_path: Path) -> None:
-    run(tmp_path / "db", "create table t (id integer primary key, a text, b integer default 7, unique (a))")
+    run(tmp_path / "db", "create table t (id integer primary key not null, a text, b integer not null default 7, unique (a))")
     prepared(sink := SqliteSink(tmp_path / "db", "t", ["a"], key="a", max_batch=1))
     sink.execute(tracked(a="x"))
     assert rows(tmp_path / "db") == [(1, "x", 7)]
@@ -164,6 +165,16 @@ def test_rows_that_an_earlier_version_has_staged_are_found(tmp_path: Path) -> No
     output.complete(2)
     assert rows(tmp_path / "db") == [("x0",), ("y",)]
     assert rows(tmp_path / "db", "select * from t__staged") == []
+
+
+@pytest.mark.parametrize("make", [prepared, started])
+def test_a_row_without_a_value_that_a_column_needs_fails_alone(tmp_path: Path, make: Any) -> None:
+    run(tmp_path / "db", "create table t (id integer primary key not null, a text not null)")
+    make(sink := SqliteSink(tmp_path / "db", "t", ["ID", "A"]))
+    sink.begin()
+    sink.write(tracked(ID=None, A="x"))
+    with pytest.raises(UnsupportedValueError, match="'A' refuses null"):
+        sink.write(tracked(ID=1, A=None))
 
 
 def test_when_a_batch_cannot_be_inserted_none_of_it_is_and_its_inputs_fail(tmp_path: Path) -> None:
