@@ -458,10 +458,11 @@ def test_a_value_that_the_check_takes_the_server_takes(typed: Any, type_: str, v
 
 
 @pytest.mark.parametrize("type_", ["text", "text[]", "json"])
+@pytest.mark.parametrize("setting", ["", " client_encoding=utf8"])
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_a_text_that_the_database_cannot_encode_fails_alone(table: Table, delivery: str, type_: str) -> None:
+def test_a_text_that_the_database_cannot_encode_fails_alone(table: Table, delivery: str, setting: str, type_: str) -> None:
     table.run("create database T encoding 'LATIN1' locale 'C' template template0")
-    latin = Table(table.address.replace("dbname=postgres", f"dbname={table.name}"), table.name)
+    latin = Table(table.address.replace("dbname=postgres", f"dbname={table.name}") + setting, table.name)
     latin.run(f"create table T (a {type_})")
     sink = latin.sink(["a"])
     collector = started(sink, delivery=delivery)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -77,8 +77,7 @@ class PostgresTable:
         types = [by_name[name] for name in self._columns.names if name in by_name]
         self._sql = SinkStatements(self._table, self._columns, types)
         checks = [check_of(column) for column in types]
-        # psycopg takes ASCII for bytes of any kind.
-        if (encoding := connection.info.encoding) not in ("utf-8", "ascii"):
+        for encoding in _encodings(connection):
             checks = [(within_encoding(check, encoding), is_complete) for check, is_complete in checks]
         required = [column.name for column in types if column.is_required]
         if len(types) == len(self._columns.names):
@@ -200,3 +199,14 @@ class PostgresTable:
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
+
+
+def _encodings(connection: psycopg.Connection[Any]) -> set[str]:
+    """Return those besides UTF-8 that texts have to fit: of the client, which the user may have set, and of the database."""
+    found = {connection.info.encoding}
+    # psycopg has no name for some. Texts that do not fit these are found by the server.
+    with suppress(psycopg.NotSupportedError), connection.transaction(force_rollback=True):
+        connection.execute("select set_config('client_encoding', current_setting('server_encoding'), true)")
+        found.add(connection.info.encoding)
+    # psycopg takes ASCII for bytes of any kind.
+    return found - {"utf-8", "ascii"}
