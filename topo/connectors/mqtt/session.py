@@ -20,8 +20,25 @@ _LONGEST_PAUSE_S = 30
 _NO_ENTRY = (0x86, 0x87, 0x8C)
 """Reasons of a broker that does not know or let in the user."""
 # Mosquitto refuses a message above its `message_size_limit` so, which the standard has for other packets alone: paho would end
-# the connection, and each later one over which it sends the message again. Versions before 2.2 have no table to add it to.
-getattr(ReasonCode, "names", {}).get(0x95, {}).get("Packet too large", []).append(PacketTypes.PUBACK)
+# the connection, and each later one over which it sends the message again.
+_TOO_LARGE = 0x95, "Packet too large"
+
+
+def _take_refusals_of_size(code: Any) -> None:
+    if hasattr(code, "names"):
+        code.names[_TOO_LARGE[0]][_TOO_LARGE[1]].append(PacketTypes.PUBACK)
+        return
+    # Before version 2.2 each code has a table of its own.
+    make = code.__init__
+
+    def made(self: Any, *args: Any, **options: Any) -> None:
+        make(self, *args, **options)
+        self.names[_TOO_LARGE[0]][_TOO_LARGE[1]].append(PacketTypes.PUBACK)
+
+    code.__init__ = made
+
+
+_take_refusals_of_size(ReasonCode)
 
 
 class MqttSession:
