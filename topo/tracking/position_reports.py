@@ -17,6 +17,8 @@ from topo.wire.control import PositionReport
 COMMIT_INTERVAL_S = 0.5
 BYTES_A_SECOND = 1 << 20
 """Each report has the positions of all partitions of the task: the longer it is, the longer the next one waits."""
+MOST_BYTES = 15 << 20
+"""Of a report: with what is around it, it is a message that the master takes. The process would end at one that is not."""
 
 
 class PositionReports:
@@ -142,8 +144,14 @@ class PositionReports:
             self._reports.user_error(UnsupportedValueError(f"{what}; {advice}"), now)
             return
         task = self._task
-        self._reports.to_master(PositionReport(task=task.id, epoch=task.epoch, position=packed, attempts=record))
         self._due_at = max(self._due_at, now + len(packed) / BYTES_A_SECOND)
+        if (size := len(packed) + len(record)) > MOST_BYTES:
+            what = f"its positions take {size / (1 << 20):.1f} MiB"
+            limit = f"with more than {MOST_BYTES >> 20} MiB they are not stored, and after a restart more is read again"
+            advice = "give the spout more tasks, or have partitions that are done removed from the source"
+            self._reports.user_error(UnsupportedValueError(f"component {task.component_id!r}: {what}; {limit}: {advice}"), now)
+            return
+        self._reports.to_master(PositionReport(task=task.id, epoch=task.epoch, position=packed, attempts=record))
         if self._on_committed is not None and (moved := self.partitions.take_changes()):
             try:
                 self._on_committed(moved)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tests.tasks.environment import CODEC
 from topo.api.partition_values import Partition
-from topo.tracking.position_reports import PositionReports
+from topo.tracking.position_reports import MOST_BYTES, PositionReports
 from topo.tracking.retries import RetryBook
 
 A = Partition("a")
@@ -19,6 +21,7 @@ class Spout:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         """The positions of each report, by partition."""
+        self.errors: list[Exception] = []
         self.book: RetryBook[Any, Any] = RetryBook()
         task: Any = SimpleNamespace(id=1, epoch=1, component_id="spout")
         self.reports = PositionReports(task, self, CODEC, self.book, lambda _positions: None)
@@ -29,7 +32,7 @@ class Spout:
         self.sent.append({name: kept[2] for name, kept in CODEC.unpack_value(report.position).items()})
 
     def user_error(self, error: Exception, now: float) -> None:
-        raise error
+        self.errors.append(error)
 
     def emit(self, *messages: tuple[str, int]) -> None:
         self.reports.emitted(messages)
@@ -88,3 +91,19 @@ def test_a_partition_that_returns_is_new_whatever_is_open_of_the_one_before() ->
     spout.done(("a", 1))
     spout.reports.send(9.0)
     assert spout.sent[-1] == {"a": 1}
+
+
+def test_positions_that_no_message_could_carry_are_an_error_and_no_report() -> None:
+    spout = Spout()
+    spout.reports.begin_partition(A, None, 5.0)
+    spout.reports.send(5.0)
+    spout.emit(("a", "x" * MOST_BYTES))
+    spout.done(("a", "x" * MOST_BYTES))
+    spout.reports.send(6.0)
+    (error,) = spout.errors
+    assert "its positions take 15." in str(error) and spout.sent == [{"a": None}]
+    spout.emit(("a", "y"))
+    spout.done(("a", "y"))
+    assert spout.reports.deadline == pytest.approx(6.0 + 15, abs=0.1), "they are not packed again and again"
+    spout.reports.send(30.0)
+    assert spout.sent[1:] == [{"a": "y"}] and len(spout.errors) == 1
