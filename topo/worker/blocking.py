@@ -46,7 +46,8 @@ class _ThreadCollector:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._condition = threading.Condition()
-        self._calls: deque[Callable[[SpoutCollector], None]] = deque()
+        self._calls: deque[tuple[bool, Callable[[SpoutCollector], None]]] = deque()
+        """With whether each emits a row."""
         self._is_paused = True
         self._is_stopped = False
 
@@ -55,13 +56,13 @@ class _ThreadCollector:
     ) -> None:
         """Emit one tuple; waits while there is no room or the topology is paused."""
         values = _as_emitted(values)
-        self._put(lambda collector: collector.emit(values, message_id, stream, timestamp))
+        self._put(lambda collector: collector.emit(values, message_id, stream, timestamp), is_row=True)
 
     def emit_direct(
         self, task: int, values: Sequence[Any], message_id: Any = None, stream: str = DEFAULT_STREAM, timestamp: int | None = None
     ) -> None:
         values = _as_emitted(values)
-        self._put(lambda collector: collector.emit_direct(task, values, message_id, stream, timestamp))
+        self._put(lambda collector: collector.emit_direct(task, values, message_id, stream, timestamp), is_row=True)
 
     def emit_watermark(self, timestamp: int) -> None:
         self._put(lambda collector: collector.emit_watermark(timestamp))
@@ -78,27 +79,32 @@ class _ThreadCollector:
     def report_error(self, error: BaseException) -> None:
         self._put(lambda collector: collector.report_error(error))
 
-    def _put(self, call: Callable[[SpoutCollector], None]) -> None:
+    def _put(self, call: Callable[[SpoutCollector], None], *, is_row: bool = False) -> None:
         with self._condition:
             while (len(self._calls) >= _MOST_WAITING or self._is_paused) and not self._is_stopped:
                 self._condition.wait()
             if self._is_stopped:
                 raise _Stopped
             was_empty = not self._calls
-            self._calls.append(call)
+            self._calls.append((is_row, call))
         if was_empty:
             try:
                 self._executor.execute(_look_again, "a blocking spout has emitted")
             except RejectedExecution:
                 raise _Stopped from None
 
-    def take(self) -> Callable[[SpoutCollector], None] | None:
-        """Return the next call to be made on the task's thread."""
+    def take(self, *, is_first: bool) -> Callable[[SpoutCollector], None] | None:
+        """Return the next call to be made on the task's thread; behind the first one none that emits a row."""
         with self._condition:
-            if not self._calls:
+            if not self._calls or (self._calls[0][0] and not is_first):
                 return None
             self._condition.notify()
-            return self._calls.popleft()
+            return self._calls.popleft()[1]
+
+    def put_back(self, call: Callable[[SpoutCollector], None]) -> None:
+        """Have a call made once more, before all others."""
+        with self._condition:
+            self._calls.appendleft((False, call))
 
     def set_paused(self, paused: bool) -> None:
         """Let `run` emit, or hold it in its next emit."""
@@ -139,10 +145,19 @@ class BlockingSpoutRunner(Spout):
         self._spout.open(context, self._thread_collector)
 
     def next_tuple(self) -> None:
-        """Make one call that the thread has handed over."""
-        call = self._thread_collector.take()
-        if call is not None:
-            call(self._collector)
+        """Make a call of the thread, and those behind it that emit no row: after one of these alone the task would pause."""
+        for place in range(_MOST_WAITING):
+            call = self._thread_collector.take(is_first=place == 0)
+            if call is None:
+                return
+            try:
+                call(self._collector)
+            except Exception:
+                if place == 0:
+                    raise
+                # What was emitted before it would be discarded.
+                self._thread_collector.put_back(call)
+                return
 
     def ack(self, message_id: Any, values: Sequence[Any] = ()) -> None:
         if self.wants_values:

@@ -272,6 +272,40 @@ def test_a_blocking_spout_may_change_what_it_has_emitted() -> None:
     runner.close()
 
 
+@pytest.mark.parametrize("bad", [None, 3])
+def test_a_blocking_spout_has_no_pauses_after_watermarks_and_a_bad_one_takes_no_row_along(bad: int | None) -> None:
+    class Source(BlockingSpout):
+        outputs = ("value",)
+
+        def open(self, context: Any, collector: Any) -> None:
+            self.collector = collector
+
+        def run(self) -> None:
+            for number in range(100):
+                self.collector.emit((number,), timestamp=number)
+                self.collector.emit_watermark("none" if number == bad else number)
+            emitted.set()
+
+        def cancel(self) -> None:
+            pass
+
+    emitted = threading.Event()
+    runner = BlockingSpoutRunner(Source())
+    solo = Solo(chain(runner, Sink()), "a")
+    assert emitted.wait(10)
+    for _ in range(100):
+        # No time passes.
+        solo.run()
+        solo.confirm_all()
+    if bad is not None:
+        assert solo.values() == list(range(bad + 1)) and len(solo.errors()) == 1
+        while len(solo.values()) < 100:
+            solo.wait(10.0)
+            solo.confirm_all()
+    assert solo.values() == list(range(100)) and len(solo.errors()) == (bad is not None)
+    runner.close()
+
+
 def test_a_blocking_spout_whose_run_exits_is_reported_and_run_again() -> None:
     class Source(BlockingSpout):
         outputs = ("value",)
