@@ -155,7 +155,7 @@ class BlockingSpoutRunner(Spout):
             except Exception:
                 if place == 0:
                     raise
-                # What was emitted before it would be discarded.
+                # The row before it would be discarded, too.
                 self._thread_collector.put_back(call)
                 return
 
