@@ -1,4 +1,4 @@
-"""Folders whose names survive a power cut."""
+"""Paths of this machine, and folders whose names survive a power cut."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
+_FILE = "file://"
 _UNSYNCABLE = frozenset((errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.EROFS))
+
+
+def local_path(url: str | os.PathLike[str]) -> Path:
+    """Return a path of this machine, which may be given as a URL: `file:///data/my%20files`, as `Path.as_uri` has it."""
+    text = os.fspath(url)
+    path = Path(text.removeprefix(_FILE))
+    # A name with such a sign, that versions before have taken as it is, stays.
+    return path if "%" not in text or not text.startswith(_FILE) or path.exists() else Path(unquote(text.removeprefix(_FILE)))
 
 
 def sync_folder(folder: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topo.durable import make_folder, sync_folder
+from topo.durable import local_path, make_folder, sync_folder
 
 PROC = Path("/proc")
 
@@ -16,3 +16,14 @@ def test_the_parent_of_a_folder_may_be_on_a_file_system_without_sync() -> None:
     with pytest.raises(OSError):
         sync_folder(PROC)
     make_folder(PROC / "self")
+
+
+def test_a_path_is_the_same_as_a_url(tmp_path: Path) -> None:
+    for name in ("a b", "ä%", "%20", "100%", "a#b?c"):
+        assert local_path((tmp_path / name).as_uri()) == local_path(tmp_path / name) == tmp_path / name
+    assert local_path(f"file://{tmp_path}/a b") == tmp_path / "a b" and local_path("a%20b") == Path("a%20b")
+
+
+def test_a_folder_whose_name_was_a_url_with_percent_signs_stays(tmp_path: Path) -> None:
+    (tmp_path / "a%20b").mkdir()
+    assert local_path(f"file://{tmp_path}/a%20b") == tmp_path / "a%20b"

@@ -16,6 +16,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from topo.durable import local_path
 from topo.errors import ConfigError, TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
 
@@ -275,11 +276,6 @@ def _modified(info: Mapping[str, Any]) -> float:
 def _remote_identity(info: Mapping[str, Any]) -> str:
     version = next((info[key] for key in ("ETag", "etag", "md5Hash", "LastModified", "mtime", "created") if info.get(key)), "")
     return f"{info.get('size')}:{version}"
-
-
-def local_path(url: str | os.PathLike[str]) -> Path:
-    """Return a path of this machine, which may be given as a URL."""
-    return Path(os.fspath(url).removeprefix("file://"))
 
 
 def folder_at(url: str | os.PathLike[str], settle_s: float | None, options: Mapping[str, Any]) -> FileFolder:

@@ -17,13 +17,14 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
 from topo.connectors.file_ages import FileAges
-from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_remote, local_path
+from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_remote
 from topo.connectors.file_formats import ReadFile, decompressed, is_compressed, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
 from topo.connectors.line_reader import LineReader
 from topo.connectors.record_decoder import Decode, decoder_of
 from topo.connectors.unread_bytes import UnreadBytes
+from topo.durable import local_path
 from topo.errors import ConfigError, TopoEnvironmentError
 
 FORMATS = ("lines", "json", "csv", "parquet")

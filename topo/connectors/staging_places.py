@@ -20,9 +20,9 @@ from tempfile import TemporaryFile
 from typing import Any, BinaryIO, Protocol
 
 from topo.api.context import TaskContext
-from topo.connectors.file_folders import file_system_at, is_remote, local_path, move_file
+from topo.connectors.file_folders import file_system_at, is_remote, move_file
 from topo.connectors.line_files import write_at
-from topo.durable import make_folder, sync_folder
+from topo.durable import local_path, make_folder, sync_folder
 from topo.errors import SinkBlockedError
 
 STAGED = ".staged"

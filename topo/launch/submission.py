@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from topo.api.topology import Topology, TopologySource
 from topo.config import current_names
+from topo.durable import local_path
 from topo.errors import NotFoundError, TopoEnvironmentError, TopologyError, UserError
 from topo.launch.cores import usable_cores
 from topo.launch.leftovers import end_leftovers, sweep_sockets
@@ -238,7 +239,7 @@ def _forget(folder: TopologyFolder, submitted: SubmittedTopology, checkpoints: s
 def _remove_checkpoints(folder: TopologyFolder, kept: Sequence[str]) -> None:
     """Remove the checkpoints in the topology's own folder, but for those of the runs that a path in `kept` leads to."""
     # Users may write them through a symbolic link, or as a URL.
-    places = [Path(path.removeprefix("file://")).resolve() for path in kept if path]
+    places = [local_path(path).resolve() for path in kept if path]
     with contextlib.suppress(FileNotFoundError):
         for run in folder.checkpoints.iterdir():
             if not any(place.is_relative_to(run.resolve()) for place in places):

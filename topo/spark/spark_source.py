@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from topo.durable import local_path as path_of
 from topo.errors import ConfigError, NotFoundError
 
 if TYPE_CHECKING:
@@ -135,12 +136,10 @@ def local_path(path: str) -> str:
     Raises:
         NotFoundError: the working folder is gone.
     """
-    if path.startswith("file://"):
-        path = path.removeprefix("file://")
-    if "://" in path:
+    if "://" in path and not path.startswith("file://"):
         return path
     try:
-        return os.path.abspath(path)
+        return os.path.abspath(path_of(path))
     except FileNotFoundError as error:
         raise NotFoundError(f"{path!r} is relative to a folder that is gone") from error
 

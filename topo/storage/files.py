@@ -14,7 +14,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from topo.durable import sync_folder, unless_unsyncable
+from topo.durable import local_path, sync_folder, unless_unsyncable
 from topo.errors import TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
 
@@ -381,7 +381,7 @@ def open_files(url: str, *, makes_root: bool = True) -> Files:
     if "://" not in url:
         return LocalFiles(Path(os.path.expanduser(url)).absolute(), makes_root=makes_root)
     if url.startswith("file://"):
-        return LocalFiles(Path(url.removeprefix("file://")), makes_root=makes_root)
+        return LocalFiles(local_path(url), makes_root=makes_root)
     return RemoteFiles(url.rstrip("/"))
 
 

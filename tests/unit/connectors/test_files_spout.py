@@ -267,6 +267,14 @@ def test_a_limited_number_of_files_is_open(tmp_path: Path) -> None:
     assert {name: len(rows) for name, rows in harness.read.items()} == {f"{n:02}": 120 for n in range(40)}
 
 
+def test_files_of_a_folder_are_read_by_its_url(tmp_path: Path) -> None:
+    folder = tmp_path / "my files"
+    folder.mkdir()
+    (folder / "a").write_text("1\n")
+    for follow in (False, True):
+        assert harness_of(folder.as_uri(), follow=follow).read == {"a": ["1"]}
+
+
 def test_hidden_folders_are_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("in", "_done", ".staged"):
         (tmp_path / folder).mkdir()

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from topo.connectors.delta.target_schema import TargetSchema, check_writable, checked_target
-from topo.connectors.file_folders import is_remote, local_path, shown_url
+from topo.connectors.file_folders import is_remote, shown_url
 from topo.connectors.secrets import secrets_of, without
 from topo.connectors.staging_places import LocalPlace, RemotePlace, StagingPlace
 from topo.connectors.table_publisher import NO_NUMBER, AddedFile, CommitRefusedError
-from topo.durable import make_folder, sync_folder
+from topo.durable import local_path, make_folder, sync_folder
 from topo.errors import ConfigError, TopoEnvironmentError
 
 _LIMITS = {"timeout": "15s", "connect_timeout": "5s", "max_retries": "2", "retry_timeout": "10s"}
