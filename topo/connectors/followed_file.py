@@ -149,7 +149,7 @@ class FollowedFile:
     def _begin(self, path: Path, offset: int = 0) -> bool:
         """Read a file from an offset on. Returns False when it is not there."""
         if offset == 0 and path == self._path and path.exists():
-            # First of all: what is rotated from here on is to be read.
+            # First of all: files that are rotated from here on are to be read.
             self._done.update((old.inode, old.head) for _, old in self._unread_files())
         try:
             file = self._reader.open(path, offset)
@@ -247,7 +247,7 @@ class FollowedFile:
         return ((path, file) for path, file in self._unread_files() if file.mtime_ns >= left_at)
 
     def _begin_copied(self) -> bool:
-        """Begin the copy of what the open file had and lost before a line of it was read. Returns False when there is none."""
+        """Begin the copy of lines that the open file had and lost before one was read. Returns False when there is none."""
         file = self._reader.file
         assert file is not None
         written_at, self._written_at = self._written_at, os.fstat(file.fileno()).st_mtime_ns

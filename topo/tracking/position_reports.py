@@ -18,7 +18,7 @@ COMMIT_INTERVAL_S = 0.5
 BYTES_A_SECOND = 1 << 20
 """Each report has the positions of all partitions of the task: the longer it is, the longer the next one waits."""
 MOST_BYTES = 15 << 20
-"""Of a report: with what is around it, it is a message that the master takes. The process would end at one that is not."""
+"""Of a report: within this limit the message is not too long for the master, and the process would end at a longer one."""
 
 
 class PositionReports:

@@ -28,7 +28,7 @@ def _take_refusals_of_size(code: Any) -> None:
     if hasattr(code, "names"):
         code.names[_TOO_LARGE[0]][_TOO_LARGE[1]].append(PacketTypes.PUBACK)
         return
-    # Before version 2.2 each code has a table of its own.
+    # Before version 2.2 each code has its own table.
     make = code.__init__
 
     def made(self: Any, *args: Any, **options: Any) -> None:
