@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from topo.api.topology import Topology, TopologySource
 from topo.builder import TopologyBuilder
 from topo.digests import sha256
-from topo.errors import NotFoundError, TopoError, UserError
+from topo.errors import ConfigError, NotFoundError, TopoError, UserError
 from topo.storage.state_folder import near_misses
 from topo.user_code.copy import PICKLE, TopologyReference, find_file, parse_reference
 from topo.user_code.files import ORIGIN, code_of, hash_of_code, is_installed, module_name, package_of, root_of, top_level_names
@@ -323,7 +323,7 @@ def _unpickle(data: bytes, path: str) -> object:
 
 
 class _blaming_user:
-    """Turns what user code raises into a CodeError that points at the user's own line."""
+    """Turns what user code raises into a CodeError that points at the user's own line; what topo refused there gets this line."""
 
     def __init__(self, file: Path, doing: str) -> None:
         self._root = root_of(file)
@@ -334,9 +334,15 @@ class _blaming_user:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, TopoError) or not isinstance(error, (Exception, SystemExit)):
+        if not isinstance(error, (Exception, SystemExit)):
             return
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(self._root)]
+        if isinstance(error, TopoError):
+            name = Path(frames[-1].filename).name if frames else ""
+            # Errors of other classes carry more than a text, and those of operators and components name their place.
+            if name and type(error) in (UserError, ConfigError) and f"{name}:" not in str(error):
+                error.args = (f"{error} ({name}:{frames[-1].lineno})",)
+            return
         copied, line = str(self._file), 0
         if isinstance(error, SyntaxError) and error.filename:
             copied, line = error.filename, error.lineno or 0

@@ -386,6 +386,27 @@ def test_what_the_users_function_raises_points_at_its_line(state: Path) -> None:
     assert "in topology" in caught.value.traceback and "in helper" in caught.value.traceback
 
 
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ("Tumbling(10)", "10 is not a duration here: .*, or a timedelta"),
+        ("Tumbling('0s')", "tumbling windows need .*, size 0 ms"),
+        ("Rows('100')", "Rows takes whole numbers of records; got '100', None"),
+    ],
+)
+def test_a_value_that_topo_refuses_at_once_points_at_the_users_line(state: Path, wrong: str, problem: str) -> None:
+    source = f"from topo.streams import *\n\ndef topology():\n    return {wrong}\n"
+    write("flow.py", source=source)
+    with pytest.raises(UserError, match=f"^{problem} \\(flow.py:4\\)$"):
+        load_topology(copied("flow.py", state).reference)
+
+
+def test_a_mistake_that_has_its_place_gets_no_second_one(state: Path) -> None:
+    write("flow.py", source=STREAMS.replace(".to(print)", ".merge([])"))
+    with pytest.raises(UserError, match=r"^merge at flow\.py:\d+ takes a stream; got \[\] \(list\)$"):
+        load_topology(copied("flow.py", state).reference)
+
+
 def test_a_result_that_is_no_topology_is_refused(state: Path) -> None:
     write("words.py", extra="builder = TopologyBuilder('x')\nnumber = 5\ndef nothing(): pass")
     with pytest.raises(UserError, match=r"gave a TopologyBuilder.*call its build"):
