@@ -1,7 +1,7 @@
 """Orders in a topic of Kafka are summed by shop and minute of event time, and the sums are rows in PostgreSQL, each of them once.
 
-    make kafka TOPICS=orders:4                                              # starts a broker at 127.0.0.1:9092
-    make postgres                                                           # starts a server, and prints dsn="..."
+    make kafka TOPICS=orders:4                                              # in another terminal: a broker at 127.0.0.1:9092
+    make postgres                                                           # in another terminal: a server that prints dsn="..."
     python topologies/kafka_to_postgres.py "host=... dbname=postgres user=topo"      # makes the table, puts orders into the topic
     topo run topologies/kafka_to_postgres.py -p dsn="host=... dbname=postgres user=topo"
 

@@ -1,6 +1,6 @@
 """Orders in a JetStream stream are summed by shop; the sums go to another stream, and to lines of JSON. Each order counts once.
 
-    make nats                                                   # starts a server at nats://127.0.0.1:4222
+    make nats                                                   # in another terminal: a server at nats://127.0.0.1:4222
     .venv/bin/python topologies/nats_orders.py 2000             # makes the streams ORDERS and TOTALS, and appends orders
     topo run topologies/nats_orders.py                          # reads them
 

@@ -1,6 +1,6 @@
 """Orders are summed by shop and minute of event time, and the sums are rows of a table in PostgreSQL, each of them once.
 
-    make postgres                                                           # starts a server, and prints dsn="..."
+    make postgres                                                           # in another terminal: a server that prints dsn="..."
     python topologies/postgres_orders.py "host=... dbname=postgres user=topo"        # makes the table `revenue`
     topo run topologies/postgres_orders.py -p dsn="host=... dbname=postgres user=topo"
 

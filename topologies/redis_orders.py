@@ -1,6 +1,6 @@
 """Orders in Redis streams are summed by shop: a hash for each shop, and a stream of the large orders. Each order counts once.
 
-    make redis                                                  # starts a server at redis://127.0.0.1:6379
+    make redis                                                  # in another terminal: a server at redis://127.0.0.1:6379
     .venv/bin/python topologies/redis_orders.py 20000           # puts orders into orders:north and others
     topo run topologies/redis_orders.py                         # reads them
     redis-cli hgetall total:north
