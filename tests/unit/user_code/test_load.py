@@ -442,7 +442,8 @@ def test_a_topology_of_a_notebook_goes_by_a_private_pickle(state: Path) -> None:
 
 def test_without_cloudpickle_the_error_says_what_to_install(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(UserError, match="pip install 'cloudpickle"):
+    made = "a topology that an import of its file does not make .*below `if __name__ == '__main__':`.*"
+    with pytest.raises(UserError, match=f"{made}pip install 'cloudpickle.*; or make it in a function of a file"):
         pickle_topology(notebook_topology(), state)
 
 
