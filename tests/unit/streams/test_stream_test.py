@@ -187,3 +187,10 @@ def test_a_component_of_which_counters_are_wanted_is_looked_for_by_name() -> Non
         assert test.counters("source") == {}
         with pytest.raises(NotFoundError, match=r"the topology has no component 'sorce'.*mean 'source'"):
             test.counters("sorce")
+
+
+def test_a_mistake_around_a_source_of_the_test_names_the_line_of_the_test() -> None:
+    test = StreamTest()
+    lines = test.source(str)
+    with pytest.raises(UserError, match=r"reads the results of from_spout 'source' at test_stream_test\.py:\d+; end them"):
+        lines.send("a")
