@@ -69,7 +69,7 @@ class BoltError:
 
     Attributes:
         input: number of the input being processed; None at a tick and at the end of the input.
-        file, line: the innermost place in the bolt's own code.
+        file, line: the innermost place in the bolt's own code; "" and 0 where the error has none.
     """
 
     exception: BaseException
@@ -79,7 +79,8 @@ class BoltError:
 
     def __str__(self) -> str:
         where = "" if self.input is None else f"input {self.input}: "
-        return f"{where}{type(self.exception).__name__}: {self.exception} ({self.file}:{self.line})"
+        place = f" ({self.file}:{self.line})" if self.file else ""
+        return f"{where}{type(self.exception).__name__}: {self.exception}{place}"
 
 
 @dataclass(slots=True)

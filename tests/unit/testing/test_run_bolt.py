@@ -331,3 +331,13 @@ COUNTS = WindowBolt(key="word", window=windows.CountWindows.of(2), aggregate=agg
 def test_a_bolt_of_another_kind_is_refused_with_what_runs_it(run: Callable[[], object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         run()
+
+
+def test_an_error_without_a_line_of_the_bolt_shows_none() -> None:
+    class Short(BasicBolt):
+        def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+            raise AssertionError
+
+    run = run_bolt(Short(), [{"word": "a"}])
+    with pytest.raises(AssertionError, match=r"input 0: TypeError: .* takes 2 positional arguments but 3 were given$"):
+        run.assert_all_acked()
