@@ -177,6 +177,8 @@ def test_what_is_no_checkpoint_or_damaged_is_said(capsys: pytest.CaptureFixture[
     result = call(capsys, "state", "show", tmp_path)
     assert result.code == 2
     assert "there is no complete checkpoint in" in result.err
+    result = call(capsys, "state", "show", "flights")
+    assert "no complete checkpoint in flights; `topo checkpoints NAME` shows the folder of a topology's" in result.err
     result = call(capsys, "state", "show", save, "--component", "delay")
     assert result.code == 2
     assert "Did you mean 'delays'?" in result.err

@@ -316,7 +316,8 @@ def topology_of(root: str) -> str:
             damage = damage or error
     if damage is not None:
         raise damage
-    raise CheckpointMissingError(f"there is no complete checkpoint in {shown(root)}")
+    hint = "" if "/" in root else "; `topo checkpoints NAME` shows the folder of a topology's"
+    raise CheckpointMissingError(f"there is no complete checkpoint in {shown(root)}{hint}")
 
 
 def _folder(checkpoint: int) -> str:
