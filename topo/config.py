@@ -359,7 +359,10 @@ def has_effect(name: str, kind: str) -> bool:
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name, SETTINGS, n=1) or get_close_matches(name.removesuffix("_s"), SETTINGS, n=1)
+    known = [*SETTINGS, "parallelism"]
+    near = get_close_matches(name, known, n=1) or get_close_matches(name.removesuffix("_s"), known, n=1)
+    if near == ["parallelism"]:
+        return f"there is no setting {name!r}; did you mean parallelism=, an argument of set_spout and set_bolt?"
     hint = f"; did you mean {near[0]!r}?" if near else "; docs/settings.md lists them all, and user={...} takes your own"
     return f"there is no setting {name!r}{hint}"
 

@@ -143,6 +143,12 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
         TopologyConfig.from_settings({"message_timeout_s": 1})
 
 
+@pytest.mark.parametrize("wrong", ["parallelism", "paralelism", "parallelism_hint"])
+def test_a_parallelism_among_the_settings_is_sent_to_its_argument(wrong: str) -> None:
+    with pytest.raises(ConfigError, match=f"no setting '{wrong}'; did you mean parallelism=, an argument of set_spout and set_bolt"):
+        TopologyConfig.from_settings({wrong: 2})
+
+
 def test_all_that_is_wrong_with_settings_is_said_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         TopologyConfig.from_settings({"ackers": -1, "heartbeat": "soon", "transport": "udp", "colour": 1, "batch_size": "many"})
