@@ -88,7 +88,9 @@ class TextFileSpout(RetryingSpout):
 
     def _list_files(self, context: TaskContext) -> list[Path]:
         if not self._path.exists():
-            raise NotFoundError(f"TextFileSpout: there is no file or folder {str(self._path)!r}.")
+            name = self._path.name
+            hint = f"; for several files give their folder, and pattern={name!r}" if set(name) & set("*?[") else ""
+            raise NotFoundError(f"TextFileSpout: there is no file or folder {str(self._path)!r}{hint}.")
         if not self._path.is_dir():
             return [self._path]
         found: list[Path] = []
