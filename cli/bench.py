@@ -96,7 +96,7 @@ def command(
     that the spout emitted. It has no --rate: an event is acked when its window is over.
     """
     from topo_cli.exits import Failed
-    from topo_cli.output import print_json
+    from topo_cli.output import print_json, talk
 
     chosen = {setting: options[option] for option, setting in _SETTINGS.items() if options[option] is not None}
     if options["transport"]:
@@ -126,6 +126,8 @@ def command(
         _print(result)
     if problem:
         raise Failed(problem)
+    if not result["measured_seconds"]:
+        talk(f"{Path(name).name} ended before its warm-up was over: nothing was measured; give it more input, or a shorter --warm-up")
 
 
 def _check_options(name: str, tasks: Mapping[str, int], delivery: str | None, batches: int | None, rate: float | None) -> None:

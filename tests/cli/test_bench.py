@@ -89,4 +89,11 @@ def test_any_topology_is_measured_until_it_ends_or_time_is_up(capsys: pytest.Cap
     assert json.loads(done.out)["acked"] == 50
     done = call(capsys, "bench", flow, "-p", "items=1000000", "-p", "pause=0.001", "--seconds", "1s", "--warm-up", "100ms")
     assert done.code == 0, done.err
-    assert "messages acked" in done.out
+    assert "messages acked" in done.out and not done.err
+
+
+@pytest.mark.integration
+def test_a_topology_that_ends_in_its_warm_up_is_not_measured(capsys: pytest.CaptureFixture[str], flow: Path) -> None:
+    done = call(capsys, "bench", flow, "-p", "items=5", "--warm-up", "30s")
+    assert done.code == 0 and "0/s over 0 s" in done.out
+    assert "flow.py ended before its warm-up was over: nothing was measured" in done.err
