@@ -61,11 +61,18 @@ def _submitted(name: str, home: Path, deadline_s: float) -> tuple[PhysicalPlan, 
     from topo.operate.topology_index import current_status
     from topo.storage.state_folder import StateFolder
     from topo.storage.submitted import SubmittedTopology
+    from topo.user_code.copy import find_file, parse_reference
 
     try:
         folder = StateFolder(home).find(name)
         plan = SubmittedTopology.read(folder).plan
-    except NotFoundError:
+    except NotFoundError as unknown:
+        try:
+            find_file(parse_reference(name))
+        except NotFoundError as error:
+            if error.args[0].startswith("there is no module"):
+                near = (*unknown.suggestions, *error.suggestions)
+                raise NotFoundError(f"there is no module {name}, and no topology is called {name!r}.", near) from None
         return None
     try:
         return plan, _figures(current_status(folder, deadline_s))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.drive import EXAMPLES, call
+from topo.storage.state_folder import StateFolder
 
 CLIENTS = {
     "delta_orders": "deltalake",
@@ -78,6 +79,16 @@ def test_a_graph_is_drawn_from_code_without_running_it(
     result = call(capsys, "graph", flow, "--format", form)
     assert result.code == 0
     assert word in result.out
+
+
+def test_a_misspelt_name_of_a_topology_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str], topo_home: Path
+) -> None:
+    StateFolder(topo_home).create("word-count")
+    result = call(capsys, "graph", "word-cuont")
+    assert result.code == 2
+    assert "there is no module word-cuont, and no topology is called 'word-cuont'. Did you mean 'word-count'?" in result.err
+    assert "there is no file nosuch.py.\n" in call(capsys, "graph", "nosuch.py").err
 
 
 def test_options_change_what_the_graph_shows(capsys: pytest.CaptureFixture[str], flow: Path) -> None:
