@@ -27,7 +27,10 @@ def command() -> None:
     """Show the messages of a topology that were given up, or emit them again. Without `show` or `replay` it shows them."""
 
 
-@command.command(epilog=examples("topo dead-letters enrichment", "topo dead-letters enrichment --json | jq '.[].values'"))
+@command.command(
+    short_help="Show the messages that were given up.",
+    epilog=examples("topo dead-letters enrichment", "topo dead-letters enrichment --json | jq '.[].values'"),
+)
 @name_argument
 @click.option(
     "-n", "--number", type=click.IntRange(1, 10**9), default=20, show_default=True, help="How many, the latest; JSON has all."
@@ -57,6 +60,7 @@ def show(name: str, number: int, home: Path, as_json: bool) -> None:
 
 
 @command.command(
+    short_help="Emit them again.",
     epilog=examples(
         "topo dead-letters replay enrichment --ids 3,7",
         "topo dead-letters replay enrichment --cause KeyError --dry-run",
@@ -85,7 +89,7 @@ def replay(
     home: Path,
     as_json: bool,
 ) -> None:
-    """Emit dead letters of topology NAME again, which runs: each as a new message of its spout, on its stream.
+    """Emit dead letters of the running topology NAME again, each as a new message of its spout, on its stream.
 
     A dead letter that is under way or done is not emitted again, however often you ask; after another failure it may be.
     Options that choose dead letters are combined. Not with delivery=exactly_once.

@@ -14,7 +14,10 @@ def command() -> None:
     """Show the content of a checkpoint or a savepoint; the topology need not run."""
 
 
-@command.command(epilog=examples("topo state show ~/savepoints/flights", "topo state show PATH --component delays -n 5"))
+@command.command(
+    short_help="Show the last checkpoint in a path.",
+    epilog=examples("topo state show ~/savepoints/flights", "topo state show PATH --component delays -n 5"),
+)
 @click.argument("path", metavar="PATH")
 @click.option("--component", help="Show the state of this component, one entry a line.")
 @click.option("-n", "--number", type=click.IntRange(min=1), default=20, show_default=True, help="How many entries; JSON has all.")
