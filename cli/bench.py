@@ -127,7 +127,8 @@ def command(
     if problem:
         raise Failed(problem)
     if not result["measured_seconds"]:
-        talk(f"{Path(name).name} ended before its warm-up was over: nothing was measured; give it more input, or a shorter --warm-up")
+        ended = f"{Path(name).name} ended before its warm-up was over"
+        talk(f"{ended}: nothing was measured; give it more input, or a shorter --warm-up")
 
 
 def _check_options(name: str, tasks: Mapping[str, int], delivery: str | None, batches: int | None, rate: float | None) -> None:

@@ -65,7 +65,7 @@ def show(name: str, number: int, home: Path, as_json: bool) -> None:
         "topo dead-letters replay enrichment --ids 3,7",
         "topo dead-letters replay enrichment --cause KeyError --dry-run",
         "topo dead-letters replay enrichment --where 'country == \"de\" and cents > 100'",
-    )
+    ),
 )
 @name_argument
 @click.option("--ids", help="These, by `id`: 3,7,10-20.")

@@ -81,9 +81,7 @@ def test_a_graph_is_drawn_from_code_without_running_it(
     assert word in result.out
 
 
-def test_a_misspelt_name_of_a_topology_is_answered_with_the_nearest(
-    capsys: pytest.CaptureFixture[str], topo_home: Path
-) -> None:
+def test_a_misspelt_name_of_a_topology_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
     StateFolder(topo_home).create("word-count")
     result = call(capsys, "graph", "word-cuont")
     assert result.code == 2

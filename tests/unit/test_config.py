@@ -145,7 +145,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
 
 @pytest.mark.parametrize("wrong", ["parallelism", "paralelism", "parallelism_hint"])
 def test_a_parallelism_among_the_settings_is_sent_to_its_argument(wrong: str) -> None:
-    with pytest.raises(ConfigError, match=f"no setting '{wrong}'; did you mean parallelism=, an argument of set_spout and set_bolt"):
+    with pytest.raises(ConfigError, match=f"no setting '{wrong}'; did you mean parallelism=, an argument of set_spout"):
         TopologyConfig.from_settings({wrong: 2})
 
 

@@ -152,7 +152,9 @@ def test_a_position_that_the_files_no_longer_have_is_refused(tmp_path: Path, tas
 def test_what_cannot_be_read_is_said_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no file or folder .*missing"):
         opened(TextFileSpout(tmp_path / "missing"))
-    with pytest.raises(NotFoundError, match=r"no file or folder .*\*\.log'; for several files give their folder, and pattern='\*\.log'\.$"):
+    with pytest.raises(
+        NotFoundError, match=r"no file or folder .*; for several files give their folder, and pattern='\*\.log'\.$"
+    ):
         opened(TextFileSpout(tmp_path / "*.log"))
     with pytest.raises(NotFoundError, match=r"no file that matches '\*.txt'"):
         opened(TextFileSpout(tmp_path, pattern="*.txt"))
