@@ -1,6 +1,6 @@
 """Orders in a topic of Kafka are summed by user, and the totals written to a file. Each order counts once.
 
-    make kafka                                                   # in another terminal: a broker at 127.0.0.1:9092, with the topic `orders`
+    make kafka                                                   # in another terminal: a broker, with the topic `orders`
     topo run topologies/kafka_orders.py -p orders_count=20000    # puts orders into the topic, and reads them
     tail -f build/totals.jsonl
 

@@ -188,8 +188,8 @@ def pickle_topology(topology: Topology, folder: Path, held: Iterable[tuple[str, 
         pickler = importlib.import_module("cloudpickle").Pickler
     except ModuleNotFoundError as error:
         raise UserError(
-            "a topology that an import of its file does not make (in a notebook, or below `if __name__ == '__main__':`) goes to its "
-            f"workers by cloudpickle: {pip_install(EXTRAS['notebook'])}; or make it in a function of a file"
+            "a topology that an import of its file does not make (in a notebook, or below `if __name__ == '__main__':`) goes to "
+            f"its workers by cloudpickle: {pip_install(EXTRAS['notebook'])}; or make it in a function of a file"
         ) from error
     try:
         data = _dumps(pickler, topology)
