@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 import msgspec
 import pytest
 
-from topo.errors import UserError
+from topo.errors import TopologyError, UserError
 from topo.streams import Stream, StreamBuilder, Tumbling, Windowed, agg
 from topo.streams.records import layout_of
 from topo.testing import StreamTest, TopologyTest
@@ -47,7 +47,7 @@ def test_a_value_that_cannot_be_a_key_fails_its_record(key: Any) -> None:
 def test_a_record_that_a_source_cannot_send_is_reported_without_a_line_of_generated_code() -> None:
     def build() -> Any:
         flow = StreamBuilder("program")
-        flow.from_iterable([["a"]]).to(print)
+        flow.from_iterable(lambda: [["a"]]).to(print)
         return flow.build()
 
     test = TopologyTest(build)
@@ -55,6 +55,16 @@ def test_a_record_that_a_source_cannot_send_is_reported_without_a_line_of_genera
     error = test.errors()[0]
     assert "gives a list, and its type is not known here" in error.message
     assert error.message.startswith("from_iterable at test_record_mistakes.py:") and error.file == ""
+
+
+@pytest.mark.parametrize("items", [[["a"]], [Color.RED], ["a", ("b", ["c"])]])
+def test_items_of_a_list_that_a_source_cannot_send_are_refused_at_build(items: list[Any]) -> None:
+    flow = StreamBuilder("program")
+    flow.from_iterable(items).to(print)
+    with pytest.raises(
+        TopologyError, match=r"^from_iterable at test_record_mistakes\.py:\d+ gives a \w+, and its type is not known here"
+    ):
+        flow.build()
 
 
 AT_THE_RECORD: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], str, str]] = {
