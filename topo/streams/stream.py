@@ -74,7 +74,7 @@ class Stream(DrawnStream, Generic[T_co]):
     def parse_json(
         self: Stream[str | bytes], of: type[R], *, bad: SideOutput[str] | SideOutput[bytes] | None = None, name: Name = None
     ) -> Stream[R]:
-        """Read each record as JSON of a type. Text that is none fails, or goes to the side output `bad`."""
+        """Read each record as JSON of a type. Text that is not JSON of this type fails, or goes to the side output `bad`."""
         return Stream(self._graph, self._add("parse_json", record=of, name=name, sides=() if bad is None else (bad,)))
 
     def with_event_time(
