@@ -53,7 +53,7 @@ def command(
 ) -> None:
     """Serve the web page of all topologies of this state folder until Ctrl-C, by default on the loopback address alone.
 
-    It prints the address with a token. Who has it can do what your commands can, except submit. The token stays the same
+    It prints the address with a token. Anyone who has it can do what your commands can, except submit. The token stays the same
     until you remove ui.json from the state folder.
     """
     from topo.ui.listening import Listening
