@@ -37,10 +37,17 @@ OutputFields = Mapping[str, tuple[str, ...]]
 
 
 class PackedItems:
-    """Makes rows of the records that `from_iterable` was given."""
+    """Makes rows of the records that `from_iterable` was given.
+
+    Raises:
+        UserError: an item of a list would not arrive as what it is. A source that finds it out stops, and the run does not end.
+    """
 
     def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]], layout: Layout, place: str) -> None:
         self._items, self._layout, self._place = items, layout, place
+        if layout.record is None and isinstance(items, list | tuple):
+            for item in {type(item): item for item in items}.values():
+                layout.packer(place)(item)
 
     def __call__(self) -> Iterable[Any]:
         """Return the rows; of a layout with one field its values."""

@@ -159,10 +159,6 @@ class Lowering:
         read: Layout | None = layout
         spout, positions = node.function, None
         if node.kind == "from_iterable":
-            if node.record is None and isinstance(node.function, list | tuple):
-                # A source that cannot send an item stops there, and the run does not end.
-                for item in {type(item): item for item in node.function}.values():
-                    layout.packer(str(node))(item)
             spout = _declared(node, IterableSpout(PackedItems(node.function, layout, str(node)), layout.fields))
         elif node.kind == "from_spout":
             read, positions = self._read_fields(node, spout, DEFAULT_STREAM)
