@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -210,7 +211,7 @@ def test_a_project_that_init_writes_runs_and_its_test_passes(tmp_path: Path, opt
 def test_a_submit_whose_page_needs_an_extra_starts_nothing(
     background: None, capsys: pytest.CaptureFixture[str], flow: Path, topo_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topo.ui.child.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "starlette", None)
     result = call(capsys, "submit", flow, "--ui")
     assert result.code == 2 and "--ui needs starlette" in result.err
     assert not StateFolder(topo_home).names()

@@ -40,7 +40,7 @@ class PackedItems:
     """Makes rows of the records that `from_iterable` was given.
 
     Raises:
-        UserError: an item of a list would not arrive as what it is. A source that finds it out stops, and the run does not end.
+        UserError: an item of a list would arrive as another type. A source that met it would stop, and the run would not end.
     """
 
     def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]], layout: Layout, place: str) -> None:
