@@ -75,9 +75,9 @@ def test_a_missing_attribute_is_blamed_on_the_line_of_the_operator() -> None:
 
 def test_operators_nested_too_deeply_are_refused_at_build() -> None:
     flow = StreamBuilder("deep")
-    stream = flow.from_iterable([[1]])
+    stream = flow.from_iterable([1])
     for _ in range(25):
-        stream = stream.flat_map(lambda items: [items])
+        stream = stream.flat_map(lambda item: [item])
     stream.to(print)
     with pytest.raises(TopologyError, match=r"nested too deeply.*rebalance\(\)"):
         flow.build()

@@ -1,4 +1,4 @@
-"""Captured variables: that of a loop is found in every function that an operator takes; a partial function counts as the function that it calls."""
+"""Captured variables: that of a loop is found in every function that an operator takes, and in that of a partial function."""
 
 from __future__ import annotations
 
