@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
+from tests.integration.support import PATIENCE_S  # noqa: E402
+from tests.spark.test_java import java  # noqa: E402
+from topo import TaskContext, TopoEnvironmentError  # noqa: E402
+from topo.spark import SparkSpout  # noqa: E402
 from topo.spark.snapshot import NAME  # noqa: E402
 from topo.spark.spark_source import source_of  # noqa: E402
-from topo.spark.staging import Order  # noqa: E402
+from topo.spark.staging import Order, StagingFailed  # noqa: E402
 from topo.spark.staging_job import keep_rows  # noqa: E402
 
 
@@ -34,3 +42,36 @@ def test_files_and_their_names_are_durable_before_the_snapshot_is_there(tmp_path
     snapshot = keep_rows(Order("test", tmp_path, source, ("a",), "local[1]", {}), rows, 2)
     files = [tmp_path / name for name, _ in snapshot.files]
     assert {path.stat().st_ino for path in (*files, rows, tmp_path)} <= synced
+
+
+def test_a_process_that_cannot_be_started_is_tried_again_until_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    java(tmp_path, "17.0.15")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    spout = SparkSpout(sql="SELECT 1 AS one", fields=("one",), staging=tmp_path / "staged")
+    spout.open(TaskContext("t", "rows", 1), None)
+    try:
+        with pytest.raises(StagingFailed, match="ended without a word"):
+            end(spout)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "executable", "/nowhere")
+            for _ in range(3):
+                with pytest.raises(TopoEnvironmentError, match="cannot start Spark's process"):
+                    spout.next_tuple()
+        with pytest.raises(StagingFailed, match="ended without a word"):
+            end(spout)
+    finally:
+        spout.close()
+
+
+def end(spout: SparkSpout) -> None:
+    """Kill the processes that a spout has started or starts, until it reports one."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        for child in psutil.Process().children():
+            with suppress(psutil.NoSuchProcess):
+                if any("staging_job" in word for word in child.cmdline()):
+                    child.kill()
+        spout.next_tuple()
+        time.sleep(0.01)
+    pytest.fail("no process was started")

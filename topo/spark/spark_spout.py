@@ -229,8 +229,8 @@ class SparkSpout(RetryingSpout):
         if self._failure is not None:
             if self._failure.is_final:
                 raise self._failure
-            self._failure = None
             self._start()
+            self._failure = None
         if self._process is not None and not self._process.has_ended:
             return False
         self._snapshot = read_snapshot(self._folder, self._digest)
