@@ -140,8 +140,9 @@ def test_a_chunk_that_is_done_is_not_taken_twice() -> None:
         assert listener.take() is None
 
 
-def test_a_task_that_is_busy_for_long_is_waited_for() -> None:
-    with listening() as listener, sending(listener.address, patience_s=1.2) as sender:
+@pytest.mark.parametrize("patience_s", [0.8, 1.2])
+def test_a_task_that_is_busy_for_long_is_waited_for(patience_s: float) -> None:
+    with listening() as listener, sending(listener.address, patience_s=patience_s) as sender:
         sender.send(b"1", b"one")
         with at_the_same_time(sender.wait_done) as raised:
             chunk = taken(listener)

@@ -247,6 +247,8 @@ class FeedSender:
             patience_s: how long a task that has chunks may be silent.
         """
         self._window, self._patience_s, self._clock = window, patience_s, clock
+        # A task that answers is not silent however short the patience.
+        self._ask_s = min(_ASK_S, patience_s / 4)
         self._context: zmq.Context[Socket] = zmq.Context()
         self._sockets = [self._connect(address) for address in addresses]
         self._heard = [clock()] * len(addresses)
@@ -316,11 +318,11 @@ class FeedSender:
             if not sent.is_on_its_way:
                 self._push(chunk)
         is_waiting = any(not sent.is_on_its_way for sent in self._pending.values())
-        wait_s = _RETRY_S if is_waiting else max(0.0, self._asked + _ASK_S - self._clock())
+        wait_s = _RETRY_S if is_waiting else max(0.0, self._asked + self._ask_s - self._clock())
         for socket, _ in self._poller.poll(int(wait_s * 1000) + 1):
             self._read(self._sockets.index(socket))
         now = self._clock()
-        if now >= self._asked + _ASK_S:
+        if now >= self._asked + self._ask_s:
             self._asked = now
             self._ask(now)
 
