@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from topo.config import TopologyConfig, parse_duration
+
 FOLDER = Path(__file__).parents[2] / "deploy"
 
 try:
@@ -110,3 +112,11 @@ def test_the_commands_find_the_sockets_of_the_service() -> None:
     unit = (FOLDER / "systemd" / "topo@.service").read_text().splitlines()
     assert "PrivateTmp=yes" in unit and "RuntimeDirectory=topo-%i" in unit
     assert any(line.startswith("Environment=") and "TMPDIR=/run/topo-%i" in line.split() for line in unit)
+
+
+def test_each_way_to_stop_a_topology_lasts_longer_than_its_drain() -> None:
+    compose = yaml.safe_load((FOLDER / "docker" / "compose.yaml").read_text())["services"]["topology"]
+    (unit,) = [line for line in (FOLDER / "systemd" / "topo@.service").read_text().splitlines() if "TimeoutStopSec" in line]
+    pod = one("StatefulSet")["spec"]["template"]["spec"]
+    given = (compose.get("stop_grace_period", "10s"), unit.partition("=")[2], pod["terminationGracePeriodSeconds"])
+    assert min(map(parse_duration, given)) > TopologyConfig().drain_timeout_s
