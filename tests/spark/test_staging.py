@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 import time
@@ -21,7 +22,7 @@ from topo.spark import SparkSpout  # noqa: E402
 from topo.spark.snapshot import NAME  # noqa: E402
 from topo.spark.spark_source import source_of  # noqa: E402
 from topo.spark.staging import Order, StagingFailed  # noqa: E402
-from topo.spark.staging_job import keep_rows  # noqa: E402
+from topo.spark.staging_job import keep_rows, write_rows  # noqa: E402
 
 
 def test_files_and_their_names_are_durable_before_the_snapshot_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +43,20 @@ def test_files_and_their_names_are_durable_before_the_snapshot_is_there(tmp_path
     snapshot = keep_rows(Order("test", tmp_path, source, ("a",), "local[1]", {}), rows, 2)
     files = [tmp_path / name for name, _ in snapshot.files]
     assert {path.stat().st_ino for path in (*files, rows, tmp_path)} <= synced
+
+
+@pytest.mark.parametrize("kind", ["ZeroDivisionError", "Py4JNetworkError", "ConnectionRefusedError"])
+def test_a_query_that_lost_its_java_is_run_again(tmp_path: Path, kind: str) -> None:
+    protocol = pytest.importorskip("py4j.protocol")
+    error = getattr(protocol, kind, None) or getattr(builtins, kind)
+
+    def query(spark: object) -> None:
+        raise error("no answer")
+
+    order = Order("test", tmp_path, source_of(None, None, None, query, "parquet", {}), ("a",), "local[1]", {})
+    with pytest.raises(StagingFailed, match="no answer") as caught:
+        write_rows(None, order, tmp_path)  # type: ignore[arg-type]
+    assert caught.value.is_final == (kind == "ZeroDivisionError")
 
 
 def test_a_process_that_cannot_be_started_is_tried_again_until_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

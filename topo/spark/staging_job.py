@@ -100,9 +100,11 @@ def write_rows(spark: SparkSession, order: Order, rows: Path) -> int:
 
 def _is_of_function(error: Exception, order: Order) -> bool:
     """Whether the user's function itself has raised, so that it will again."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    return order.source.kind == "query" and not isinstance(error, PySparkException)
+    # PySpark passes on as errors of Py4J a Java that was lost, and a job that was, with its executors.
+    return order.source.kind == "query" and not isinstance(error, PySparkException | Py4JError | ConnectionError)
 
 
 def _check_count(found: SparkSnapshot, count: int, order: Order) -> None:
