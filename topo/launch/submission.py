@@ -228,7 +228,8 @@ def _forget(folder: TopologyFolder, submitted: SubmittedTopology, checkpoints: s
             path.unlink()
     _remove_checkpoints(folder, (submitted.start_from, checkpoints))
     # The positions of a savepoint may count what its components keep for themselves.
-    for left in [folder.components / name for name in submitted.drop_state] if submitted.start_from else [folder.components]:
+    dropped = [folder.components / known.id for known in submitted.plan.components if known.id in submitted.drop_state]
+    for left in dropped if submitted.start_from else [folder.components]:
         shutil.rmtree(left, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):
