@@ -20,7 +20,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from topo.api.topology import Topology
 from topo.digests import sha256
@@ -28,7 +28,7 @@ from topo.errors import NotFoundError, TopoEnvironmentError, UserError
 from topo.extras import EXTRAS, pip_install
 from topo.storage.state_folder import near_misses, write_atomically
 from topo.user_code.files import ORIGIN, code_of, files_of, hash_of, hash_of_code, is_installed, module_name, root_of
-from topo.user_code.struct_classes import reduced
+from topo.user_code.struct_classes import reduce_meta, reduced, resolved
 from topo.user_errors import shown_file
 
 DEFAULT_ATTRIBUTE = "topology"
@@ -218,10 +218,15 @@ def _dumps(pickler: Any, value: object) -> bytes:
         if isinstance(value, type) and _LEARNT in vars(value):
             delattr(value, _LEARNT)
         found = pickler.reducer_override(self, value)
-        is_struct = isinstance(value, type) and issubclass(value, Struct)
-        return reduced(value) if is_struct and found is not NotImplemented else found
+        if not isinstance(value, type) or found is NotImplemented:
+            return found
+        if issubclass(value, Struct):
+            return reduced(value)
+        if len(found) > 2 and "__annotations__" in (attributes := found[2][0]):
+            attributes["__annotations__"] = resolved(value)
+        return found
 
-    data, table = BytesIO(), ChainMap({CodeType: reduce_code}, pickler.dispatch_table)
+    data, table = BytesIO(), ChainMap({CodeType: reduce_code, Meta: reduce_meta}, pickler.dispatch_table)
     # A pickler in C takes the table of its class.
     type("Pickler", (pickler,), {"dispatch_table": table, "reducer_override": reducer_override})(data).dump(value)
     return data.getvalue()

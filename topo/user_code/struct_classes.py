@@ -1,10 +1,10 @@
-"""Classes of `msgspec.Struct` as values. Of those cloudpickle alone would make classes without fields."""
+"""Classes as values. Of those of `msgspec.Struct` cloudpickle alone would make classes without fields."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -14,13 +14,33 @@ _SETTINGS = (
 )  # fmt: skip
 _AT_ONCE = ("__module__", "__qualname__", "__doc__", "__post_init__", "__orig_bases__")
 """Attributes that a class has to be made with."""
-_MADE = {"__slots__", "__match_args__", "__annotations__", "__dict__", "__weakref__", "__parameters__", "__annotate_func__"}
+_MADE = {"__slots__", "__match_args__", "__annotations__", "__dict__", "__weakref__", "__parameters__"}
+_MADE |= {"__annotate_func__", "__annotations_cache__"}
+
+
+def resolved(cls: type) -> dict[str, Any]:
+    """Return the annotations of a class; types for texts, whose names no worker could look up."""
+    own = inspect.get_annotations(cls)
+    try:
+        hints = get_type_hints(cls, include_extras=True)
+    except Exception:
+        return own
+    return {name: hints.get(name, given) for name, given in own.items()}
+
+
+def reduce_meta(meta: msgspec.Meta) -> tuple[Any, ...]:
+    """Return what a pickler puts for a constraint of a type."""
+    return _make_meta, (dict(meta.__rich_repr__()),)
+
+
+def _make_meta(given: Mapping[str, Any]) -> msgspec.Meta:
+    return msgspec.Meta(**given)
 
 
 def reduced(cls: Any) -> tuple[Any, ...]:
-    """Return what a pickler puts for a class: how to make it, and its other attributes, which may lead back to it."""
-    own = inspect.get_annotations(cls)
+    """Return what a pickler puts for a Struct: how to make it, and its other attributes, which may lead back to it."""
     fields, encoded = cls.__struct_fields__, cls.__struct_encode_fields__
+    own = {name: given for name, given in inspect.get_annotations(cls).items() if name in fields}
     defaults = dict(zip(reversed(fields), reversed(cls.__struct_defaults__), strict=False))
     given = {name: value for name, value in defaults.items() if name in own and value is not msgspec.NODEFAULT}
     factories = {name: value.factory for name, value in given.items() if hasattr(value, "factory")}
@@ -31,6 +51,7 @@ def reduced(cls: Any) -> tuple[Any, ...]:
     config["kw_only"] = any(name in own and name not in cls.__match_args__ for name in fields)
     made = _MADE | begun.keys() | set(fields)
     rest = {name: value for name, value in vars(cls).items() if name not in made and not name.startswith("__struct_")}
+    rest["__annotations__"] = resolved(cls)
     return _make, (type(cls), cls.__name__, cls.__bases__, begun, factories, config), rest, None, None, _complete
 
 

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from types import ModuleType
+from typing import NamedTuple, TypedDict
+
+import pytest
 
 from topo import IterableSpout, TopologyBuilder
 from topo.streams import StreamBuilder
@@ -33,8 +36,10 @@ def test_a_class_that_was_read_from_json_or_is_a_part_of_a_record_can_be_sent(tm
 
 
 STRUCTS = """
-from typing import ClassVar, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Generic, NamedTuple, TypeVar
 import msgspec
+from topo.streams.records import layout_of
 
 T = TypeVar("T")
 
@@ -64,22 +69,40 @@ class Box(msgspec.Struct, Generic[T], order=True, dict=True):
     item: T
     def __post_init__(self): self.made_by = Box
 
+class Pair(NamedTuple):
+    camel: Camel
+    more: "list[Pair]"
+
+@dataclass
+class Plain:
+    box: Box[int]
+    price: Annotated[int, msgspec.Meta(gt=0)] = 1
+
+class Node(msgspec.Struct):
+    plain: Plain
+    below: "list[Node]" = []
+
 def facts():
+    yield [[str(kind) for kind in layout_of(one).kinds] for one in (Pair, Plain, Node)]
     first, second, one = Base({}), Base({}), Derived.made()
     first.below.append(1)
     yield first, second, one, Derived.LEVEL, one.cents, one.twice(), issubclass(Derived, Base), Derived.__name__
     yield msgspec.json.encode([one, Camel(1, 2)]), Camel.__struct_encode_fields__, Box(1) < Box(2), Box(1).made_by is Box
     yield msgspec.convert({"item": 1}, Box[int]), [str(one) for one in (Base, Derived, Box)]
-    for wrong in (lambda: Camel(-1), lambda: setattr(one, "n", 1), lambda: msgspec.convert({"item": "a"}, Box[int])):
+    for wrong in (lambda: Camel(-1), lambda: setattr(one, "n", 1), lambda: msgspec.convert({"item": "a"}, Box[int]),
+                  lambda: msgspec.convert({"box": {"item": 1}, "price": 0}, Plain)):
         try: yield wrong()
         except Exception as error: yield type(error)
 """
 """A cell of a notebook."""
 
 
-def test_a_struct_class_arrives_with_all_that_it_has(tmp_path: Path) -> None:
-    space: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(STRUCTS, "cell", "exec", dont_inherit=True), space)
+@pytest.mark.parametrize("first", ["", "from __future__ import annotations"])
+def test_a_class_of_records_arrives_with_all_that_it_has(first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    space = vars(module)
+    exec(compile(first + STRUCTS, "cell", "exec", dont_inherit=True), space)
     spout = IterableSpout(space["facts"])
     builder = TopologyBuilder("sent")
     builder.set_spout("facts", spout)
