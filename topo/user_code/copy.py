@@ -28,7 +28,7 @@ from topo.errors import NotFoundError, TopoEnvironmentError, UserError
 from topo.extras import EXTRAS, pip_install
 from topo.storage.state_folder import near_misses, write_atomically
 from topo.user_code.files import ORIGIN, code_of, files_of, hash_of, hash_of_code, is_installed, module_name, root_of
-from topo.user_code.struct_classes import reduce_meta, reduced, resolved
+from topo.user_code.struct_classes import NAMED, reduce_meta, reduce_named, reduced, resolved
 from topo.user_errors import shown_file
 
 DEFAULT_ATTRIBUTE = "topology"
@@ -226,7 +226,8 @@ def _dumps(pickler: Any, value: object) -> bytes:
             attributes["__annotations__"] = resolved(value)
         return found
 
-    data, table = BytesIO(), ChainMap({CodeType: reduce_code, Meta: reduce_meta}, pickler.dispatch_table)
+    reducers = {CodeType: reduce_code, Meta: reduce_meta, **dict.fromkeys(NAMED, reduce_named)}
+    data, table = BytesIO(), ChainMap(reducers, pickler.dispatch_table)
     # A pickler in C takes the table of its class.
     type("Pickler", (pickler,), {"dispatch_table": table, "reducer_override": reducer_override})(data).dump(value)
     return data.getvalue()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, get_type_hints
+import typing
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NewType, get_type_hints
 
 import msgspec
 
@@ -33,8 +35,22 @@ def reduce_meta(meta: msgspec.Meta) -> tuple[Any, ...]:
     return _make_meta, (dict(meta.__rich_repr__()),)
 
 
+NAMED: tuple[Any, ...] = tuple(filter(None, (NewType, getattr(typing, "TypeAliasType", None))))
+"""Kinds of types that are names of others."""
+
+
 def _make_meta(given: Mapping[str, Any]) -> msgspec.Meta:
     return msgspec.Meta(**given)
+
+
+def reduce_named(kind: Any) -> Any:
+    """Return what a pickler puts for a `NewType`, or a `type` alias; its name for one of a module that workers import."""
+    if kind.__module__ != "__main__":
+        return kind.__reduce__()
+    if hasattr(kind, "__supertype__"):
+        return NewType, (kind.__name__, kind.__supertype__)
+    alias: Callable[..., Any] = type(kind)
+    return partial(alias, type_params=kind.__type_params__), (kind.__name__, kind.__value__)
 
 
 def reduced(cls: Any) -> tuple[Any, ...]:

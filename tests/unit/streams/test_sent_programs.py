@@ -37,7 +37,8 @@ def test_a_class_that_was_read_from_json_or_is_a_part_of_a_record_can_be_sent(tm
 
 STRUCTS = """
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Annotated, ClassVar, Generic, NamedTuple, NewType, TypeVar
+import typing
 import msgspec
 from topo.streams.records import layout_of
 
@@ -69,8 +70,13 @@ class Box(msgspec.Struct, Generic[T], order=True, dict=True):
     item: T
     def __post_init__(self): self.made_by = Box
 
+Cents = NewType("Cents", int)
+Scores = getattr(typing, "TypeAliasType", lambda _name, value: value)("Scores", list[int])
+
 class Pair(NamedTuple):
     camel: Camel
+    cents: Cents
+    scores: Scores
     more: "list[Pair]"
 
 @dataclass
