@@ -439,7 +439,8 @@ def make_socket_folder(environment: Mapping[str, str]) -> Path:
 
     wanted = environment.get("TMPDIR")
     parent = wanted if wanted and os.access(wanted, os.W_OK) else tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix=_SOCKETS, dir=parent))
+    # Clients in other folders use it, too.
+    return Path(tempfile.mkdtemp(prefix=_SOCKETS, dir=os.path.abspath(parent)))
 
 
 def remove_socket_folder(folder: Path) -> None:

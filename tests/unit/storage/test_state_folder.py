@@ -209,6 +209,14 @@ def test_a_socket_folder_is_private_short_and_goes_away(tmp_path: Path) -> None:
     remove_socket_folder(elsewhere)
 
 
+def test_a_socket_folder_below_a_relative_tmpdir_has_a_path_for_clients_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 makes a relative path of it, later ones an absolute one."""
+    monkeypatch.chdir(tmp_path)
+    assert make_socket_folder({"TMPDIR": "."}).parent == tmp_path
+
+
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_lock_of_a_folder_that_was_removed_meanwhile_is_refused(tmp_path: Path, is_replaced: bool) -> None:
     """The lock of the removed folder excludes no process from the folder that takes its place."""
