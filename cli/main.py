@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -93,6 +94,7 @@ def topo() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: see `Exit` for the codes."""
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Output and exceptions of topologies may hold characters that the terminal's encoding lacks, or surrogates of file names.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -102,6 +104,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BaseException as error:
         code = exit_of(error)
     sys.exit(_number(code))
+
+
+def _open_closed_streams() -> None:
+    """Point standard streams that are closed, as by `>&-`, at /dev/null: the next file or socket would take their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def _number(code: Any) -> int:

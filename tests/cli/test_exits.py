@@ -96,6 +96,15 @@ def test_output_that_the_disk_has_no_room_for_is_a_failure_and_no_traceback() ->
     assert (done.returncode, done.stderr) == (1, "Error: cannot write: No space left on device; free the disk\n")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_as_devnull(closed: str, topo_home: Path) -> None:
+    """Of a cron job or a service: the command did its work, and failed at its words."""
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", *TOPO]
+    for arguments, code in ((["list", "--json"], 0), (["status", "missing"], 2)):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8:strict"])
 def test_what_a_terminal_cannot_show_is_escaped(encoding: str, tmp_path: Path) -> None:
     topology = tmp_path / "names.py"
