@@ -38,16 +38,21 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
     client.request("ping", DEADLINE_S)
     if not yes:
         _confirm(name)
-    if savepoint:
-        written = end_with_savepoint(client.folder, place, SAVEPOINT_S if wait_s is None else wait_s)
-        click.echo(written)
-        talk(f"{name}: ended with a savepoint; `topo resume {name}` or `topo submit TOPOLOGY --from {quote(written)}` continues")
-        return
-    if wait_s is None:
-        client.request("kill", DEADLINE_S)
-    else:
-        client.request("drain", DEADLINE_S, within_s=wait_s)
-    wait_until_ended(client.folder, (wait_s or 0.0) + DEADLINE_S)
+    try:
+        if savepoint:
+            written = end_with_savepoint(client.folder, place, SAVEPOINT_S if wait_s is None else wait_s)
+            click.echo(written)
+            from_it = f"`topo submit TOPOLOGY --from {quote(written)}`"
+            talk(f"{name}: ended with a savepoint; `topo resume {name}` or {from_it} continues")
+            return
+        if wait_s is None:
+            client.request("kill", DEADLINE_S)
+        else:
+            client.request("drain", DEADLINE_S, within_s=wait_s)
+        wait_until_ended(client.folder, (wait_s or 0.0) + DEADLINE_S)
+    except KeyboardInterrupt:
+        talk(f"{name} ends all the same; `topo status {name}` shows how far it is")
+        raise
     summary = client.folder.last_summary()
     reason = summary["outcome"]["reason"] if summary else "it is gone"
     talk(f"{name}: {reason}; `topo resume {name}` would continue it")

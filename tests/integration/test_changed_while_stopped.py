@@ -62,17 +62,25 @@ def test_a_rebalance_waits_for_components_that_take_long_to_close(scene: Scene) 
     running.wait_until(lambda status: acked(status) > 10)
 
 
-def test_ctrl_c_in_a_rebalance_names_the_way_back(scene: Scene) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "stated"),
+    [
+        (["rebalance", "flow", "-e", "times=2"], "nothing starts it again; `topo resume flow` continues it"),
+        (["kill", "flow", "-w", "30s", "--yes"], "flow ends all the same; `topo status flow`"),
+    ],
+    ids=["rebalance", "kill"],
+)
+def test_ctrl_c_while_a_topology_ends_states_that_it_does(scene: Scene, arguments: list[str], stated: str) -> None:
     long = TIMES.format(factor=1) + "    def cleanup(self):\n        once('closing'), time.sleep(3)\n\n"
     path = scene.file(ENDLESS + long + flow(*PARTS))
     running = scene.submit_background(path, workers=1)
     running.wait_until(lambda status: acked(status) > 10)
-    command = [sys.executable, "-m", "topo_cli", "rebalance", "flow", "-e", "times=2", "--home", str(scene.home)]
+    command = [sys.executable, "-m", "topo_cli", *arguments, "--home", str(scene.home)]
     child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     eventually(lambda: scene.has("closing"))
     child.send_signal(signal.SIGINT)
     words = child.communicate(timeout=30)[1]
-    assert child.returncode == 130 and "nothing starts it again; `topo resume flow` continues it" in words, words
+    assert child.returncode == 130 and stated in words, words
 
 
 def test_other_code_goes_on_behind_the_positions_and_keeps_the_numbers_of_tasks(scene: Scene) -> None:
