@@ -23,7 +23,9 @@ from topo.storage.state_folder import StateFolder, TopologyFolder
 @pytest.fixture
 def lost(topo_home: Path) -> TopologyFolder:
     """A topology whose master has gone without a word."""
-    return StateFolder(topo_home).create("word-count")
+    folder = StateFolder(topo_home).create("word-count")
+    store_submission(folder, small_plan())
+    return folder
 
 
 def test_no_topologies_is_said_and_empty_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,6 +33,13 @@ def test_no_topologies_is_said_and_empty_json(capsys: pytest.CaptureFixture[str]
     assert (result.code, result.out) == (0, "")
     assert "no topology" in result.err
     assert json.loads(call(capsys, "list", "--json").out) == []
+
+
+def test_a_topology_whose_submit_was_ended_is_not_to_be_resumed(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
+    StateFolder(topo_home).create("word-count")
+    for command in (("status", "word-count"), ("list",)):
+        words = "".join((printed := call(capsys, *command)).out + printed.err)
+        assert "`topo submit` under that name starts it" in words and "topo resume" not in words
 
 
 def test_a_topology_without_master_or_summary_is_lost(capsys: pytest.CaptureFixture[str], lost: TopologyFolder) -> None:

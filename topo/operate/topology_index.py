@@ -9,6 +9,7 @@ from typing import Any
 from topo.errors import NotFoundError, TopoError
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
 from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo.storage.submitted import newest_checkpoints
 
 _FIGURES = ("pid", "tasks", "workers", "uptime_s", "ended_ms", "acked", "acked_per_s", "in_per_s", "pending", "p99_s", "lag_s")
 
@@ -46,6 +47,9 @@ def current_status(folder: TopologyFolder, deadline_s: float, verb: str = "statu
     if (summary := folder.last_summary()) is not None:
         return summary
     name = folder.name
+    if not folder.topology.exists() and not newest_checkpoints(folder):
+        # Such as by Ctrl-C while it imported the code: there is nothing to resume.
+        raise Unreachable(f"{name!r} was never submitted: the command was ended before; `topo submit` under that name starts it")
     raise Unreachable(f"the master of {name!r} does not run and left no summary; `topo resume {name}` continues it")
 
 
