@@ -72,7 +72,7 @@ class FollowedFile:
         self._who = who
         self._generation = self._inode = self._digest = 0
         self._reader.offset = 0
-        self._is_at_end = False
+        self._may_be_replaced = False
         self._done: set[tuple[int, int]] = set()
         """Files that are not read any more in this life: inode and head."""
         self._written_at = 0
@@ -101,15 +101,17 @@ class FollowedFile:
         """
         reader = self._reader
         while reader.file is not None or self._begin(self._path):
-            if self._is_at_end and self._is_replaced():
-                self._find_again()
+            if self._may_be_replaced:
+                self._may_be_replaced = False
+                if self._is_replaced():
+                    self._find_again()
             if reader.file is not None and reader.offset == 0 and self._begin_copied():
                 continue
             if reader.file is None:
                 return None
             piece = reader.file.readline(reader.max_line)
             if not piece.endswith(b"\n") and len(piece) < reader.max_line:
-                self._is_at_end = True
+                self._may_be_replaced = True
                 if not self._is_left():
                     # Its line may not be complete yet.
                     reader.file.seek(reader.offset)
@@ -125,6 +127,10 @@ class FollowedFile:
                 self._digest = _head(reader.file, reader.offset)
             return line
         return None
+
+    def paused(self) -> None:
+        """Time has passed since the last line was read, in which the file may have been truncated and written to again."""
+        self._may_be_replaced = self._reader.file is not None
 
     def unread(self) -> int:
         """Return how many bytes there are behind the place, also in the files that follow the open one."""
@@ -159,7 +165,7 @@ class FollowedFile:
         found = os.fstat(file.fileno())
         self._inode, self._written_at = _inode(found), found.st_mtime_ns
         self._digest = _head(file, offset)
-        self._is_at_end = False
+        self._may_be_replaced = False
         return True
 
     def _last_line_end(self) -> int:

@@ -151,3 +151,4 @@ def followed_rows(file: FollowedFile, reader: LineReader, decode: Decode, skip_b
             yield bad
         if is_at_end:
             yield None
+        file.paused()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from topo.errors import ConfigError
 
 _LOOK_LINES = 1000
 """Lines between two looks at the lag."""
+_PAUSE_S = 0.1
+"""Between two calls: the file may be another one then."""
 
 
 class TailSpout(RetryingSpout):
@@ -109,9 +112,15 @@ class TailSpout(RetryingSpout):
             self._file.go_to(context.committed_position)
         elif self._start == "end":
             self._file.skip_to_end()
+        self._clock, self._called_at = context.clock, -math.inf
 
     def next_tuple(self) -> None:
         """Emit the next line, if there is one."""
+        now = self._clock()
+        if now - self._called_at > _PAUSE_S:
+            # As when it is not called for lack of room.
+            self._file.paused()
+        self._called_at = now
         line = self._file.next_line()
         if line is not None:
             self._collector.emit((line,), self._file.position)

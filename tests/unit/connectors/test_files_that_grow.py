@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.connectors.test_tail_spout import ROTATIONS, write
+from tests.unit.connectors.test_tail_spout import ROTATIONS, copy_and_truncate, write
 from topo import FilesSpout
 from topo.connectors.followed_folder import RotatedNames
 from topo.errors import ConfigError
@@ -55,6 +55,23 @@ def test_a_rotated_file_is_read_to_its_end_and_is_no_file_of_the_folder(tmp_path
     harness.discover()
     harness.discover()
     assert harness.read == {"a.log": ["1", "2", "3", "4"]} and harness.errors == []
+
+
+def test_a_file_that_is_truncated_and_grows_between_two_polls_of_a_backlog_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topo.connectors.followed_folder.MOST_ROWS", 2)
+    monkeypatch.setattr(FilesSpout, "batch_size", 2)
+    log = tmp_path / "a.log"
+    write(log, *"abcd")
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path, follow=True, rotate_wait="0s"))
+    while not harness.read:
+        harness.turns(1)
+    assert harness.read == {"a.log": ["a", "b"]}
+    copy_and_truncate(log, "a.log.1")
+    write(log, *"stuvwxyz")
+    harness.turns(20)
+    assert harness.read == {"a.log": [*"abcdstuvwxyz"]} and harness.errors == []
 
 
 def test_the_rotated_file_is_not_read_while_the_new_one_is_missing(tmp_path: Path) -> None:

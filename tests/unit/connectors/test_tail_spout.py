@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from topo import ConfigError, PrintBolt, TailSpout, Topology, TopologyBuilder
 from topo.api.streams import declared_streams
 from topo.emission.message_collectors import MessageCollector
 from topo.testing import TopologyTest
+from topo.testing.clock import ManualClock
 
 LONG = "x" * 300
 """Longer than the part of a file that identifies it."""
@@ -26,7 +28,8 @@ class Tail:
         self.errors: list[BaseException] = []
         self.spout = TailSpout(path, **{"rotate_wait": "0s", **options})
         self.collector = MessageCollector("tail", declared_streams(("line",)), self.errors.append)
-        self.context = context(committed=committed)
+        self.clock = ManualClock()
+        self.context = replace(context(committed=committed), clock=self.clock)
         self.spout.open(self.context, self.collector)
 
     def again(self, position: Any = "last") -> Tail:
@@ -40,6 +43,9 @@ class Tail:
             self.spout.next_tuple()
         assert self.positions == sorted(set(self.positions)), "positions must rise"
         return [line for (line,) in self.collector.streams[0].rows[before:]]
+
+    def pause(self) -> None:
+        self.clock.advance("1m")
 
     @property
     def positions(self) -> list[Any]:
@@ -220,6 +226,20 @@ def test_what_a_file_had_between_two_looks_at_its_beginning_is_read(log: Path, r
     write(log, "now")
     assert tail.read() == [*map(str, range(3, 3 + times)), "now"] and tail.errors == []
     assert tail.again().read() == []
+
+
+@pytest.mark.parametrize("read", [0, 1])
+def test_a_file_that_is_truncated_and_grows_while_the_spout_is_held_up_is_another_one(log: Path, read: int) -> None:
+    write(log, "a", "b", "c", "d")
+    tail = Tail(log)
+    tail.spout.next_tuple()
+    tail = tail.again()
+    for _ in range(read):
+        tail.spout.next_tuple()
+    copy_and_truncate(log)
+    write(log, *"stuvwxyz")
+    tail.pause()
+    assert tail.read() == [*"bcd"[read:], *"stuvwxyz"] and tail.errors == []
 
 
 def test_an_inode_that_is_used_again_is_another_file(log: Path) -> None:
