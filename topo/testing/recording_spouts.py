@@ -14,6 +14,7 @@ from topo.api.spout import RetryingSpout, Spout, SpoutCollector
 from topo.api.streams import DEFAULT_STREAM
 from topo.emission.batch_messages import given_collector
 from topo.emission.partition_messages import PartitionMessages
+from topo.errors import UnsupportedValueError
 from topo.testing.recording import Checked, Watch
 
 PATIENCE = 10
@@ -84,8 +85,14 @@ class CheckedSpoutCollector(Checked):
         """Emit rows of a partition, as a `PartitionedSpout` does."""
         for place, (row, position) in enumerate(zip(values, positions, strict=True)):
             stamp = None if stamps is None else [stamps[place]]
-            self.emitted(partial(self._partitions.emit_rows, partition, [row], [position], stamp), row, DEFAULT_STREAM)
-            self._emitted((partition, position))
+            try:
+                self.emitted(partial(self._partitions.emit_rows, partition, [row], [position], stamp), row, DEFAULT_STREAM)
+            except UnsupportedValueError as error:
+                # In a cluster, too, it is a dead letter, and the rows around it are emitted.
+                self.report_error(error)
+                self.give_up(partition, position, row, error)
+            else:
+                self._emitted((partition, position))
 
     def give_up(self, partition: str, position: Any, record: Any, error: Exception | None) -> None:
         """Pass over a record of a partition; as a dead letter it is a message until that is stored."""

@@ -63,6 +63,16 @@ def test_a_bad_record_is_a_dead_letter_with_its_bytes_place_and_error(delivery: 
     assert sorted(test.emitted("bolt")) == [(1,), (2,)] and source.committed == {"a": 2}
 
 
+@MODES
+def test_a_record_whose_values_cannot_be_carried_is_a_dead_letter_and_holds_up_no_other(delivery: str) -> None:
+    source = MemoryPartitions({"a": [b"1", b"9" * 30, b"2"]}, ended=True)
+    test = TopologyTest(lambda: passing(lambda: MemorySpout(source, decode=int, discovery_interval=None), delivery))
+    test.advance("1m")
+    (given_up,) = test.dead_letters()
+    assert given_up.message_id == ("a", 1) and "does not fit 64 bits" in given_up.why
+    assert sorted(test.emitted("spout")) == sorted(test.emitted("bolt")) == [(1,), (2,)] and source.committed == {"a": 2}
+
+
 def test_the_position_does_not_pass_a_bad_record_before_its_dead_letter_is_stored() -> None:
     source = MemoryPartitions({"a": [b"x"]})
     test = TopologyTest(lambda: passing(lambda: MemorySpout(source, decode=int), "at_least_once"))
