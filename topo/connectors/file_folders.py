@@ -132,6 +132,8 @@ class LocalFolder:
                         self.unsettled.append(relative)
 
     def _cannot_list(self, error: OSError) -> None:
+        if isinstance(error, NotADirectoryError) and error.filename == os.fspath(self._root):
+            raise _is_file(error.filename) from error
         if not isinstance(error, FileNotFoundError):
             raise error
         if error.filename == os.fspath(self._root) and self._was_there:
@@ -164,6 +166,10 @@ class LocalFolder:
 
 def _gone(root: object) -> TopoEnvironmentError:
     return TopoEnvironmentError(f"folder {str(root)!r} was there and is gone; its files are taken to be there until it is back")
+
+
+def _is_file(path: str) -> TopoEnvironmentError:
+    return TopoEnvironmentError(f"{path!r} is a file; give its folder as the url, and its name as pattern=")
 
 
 def _identity_of(found: os.stat_result) -> str:
@@ -230,7 +236,7 @@ class RemoteFolder:
         self._was_there |= bool(listed)
         for path, info in listed.items():
             if path == self._root:
-                raise TopoEnvironmentError(f"{path!r} is a file; give its folder as the url, and its name as pattern=")
+                raise _is_file(path)
             name = path.removeprefix(f"{self._root}/")
             # One whose name ends with "/" marks a folder: consoles of stores make such objects.
             if not path.endswith("/") and fnmatch(name.rpartition("/")[2], pattern) and is_visible(name):

@@ -25,7 +25,7 @@ from topo.connectors.line_reader import LineReader
 from topo.connectors.record_decoder import Decode, decoder_of
 from topo.connectors.unread_bytes import UnreadBytes
 from topo.durable import local_path
-from topo.errors import ConfigError, TopoEnvironmentError
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 
 FORMATS = ("lines", "json", "csv", "parquet")
 _MOVE = "move:"
@@ -75,7 +75,7 @@ class FilesSpout(PartitionedSpout):
 
         Args:
             url: a folder of this machine, which all workers with tasks of the spout share; or a URL that fsspec reaches, such as
-                "s3://bucket/folder". It may come later.
+                "s3://bucket/folder". It may come later, except with discovery_interval=None.
             pattern: which names, such as "*.json.gz". Subfolders are read, too. Names that end with .gz, .bz2 or .xz are those of
                 compressed files.
             format: "lines": a text for each line; "json": an object for each line; "csv", whose first record names the columns
@@ -105,6 +105,10 @@ class FilesSpout(PartitionedSpout):
         Raises:
             ConfigError: an argument cannot be used.
         """
+        path = local_path(url)
+        if not is_remote(os.fspath(url)) and "*" in path.name and not path.exists():
+            fix = f"give the folder, and pattern={path.name!r}"
+            raise ConfigError(f"FilesSpout reads a folder, and {os.fspath(url)!r} is a pattern; {fix}")
         if format not in FORMATS:
             raise ConfigError(f"format={format!r} must be one of {', '.join(FORMATS)}")
         if format in ("csv", "parquet") and not fields:
@@ -175,7 +179,10 @@ class FilesSpout(PartitionedSpout):
 
         Raises:
             ConfigError: a library is missing, or the URL cannot be used.
+            NotFoundError: the folder is listed only once, and does not exist.
         """
+        if self.discovery_interval is None and not is_remote(os.fspath(self._url)) and not local_path(self._url).exists():
+            raise NotFoundError(f"FilesSpout: there is no folder {os.fspath(self._url)!r}.")
         self._folder: FileFolder = folder_at(self._url, None if self._follow else self._settle_s, self._options)
         self._rotated.know(context.committed_position or ())
         self._read_file = self._reader()

@@ -21,7 +21,7 @@ from pyarrow import parquet
 from tests.unit.connectors.files_harness import harness_of
 from topo import FilesSpout
 from topo.connectors.file_folders import folder_at
-from topo.errors import ConfigError
+from topo.errors import ConfigError, NotFoundError
 from topo.testing.partition_harness import PartitionHarness
 
 ROWS = [{"n": n, "text": f'a "b",\n{n}'} for n in range(2500)]
@@ -203,9 +203,9 @@ def test_files_of_a_folder_that_goes_away_and_comes_back_are_not_read_again(tmp_
     assert harness.read == {"a": ["1", "2"]}
 
 
-def test_a_folder_that_cannot_be_listed_is_reported(tmp_path: Path) -> None:
+def test_the_path_of_a_file_is_an_error_and_shows_how_to_read_it(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("a file")
-    assert isinstance(harness_of(tmp_path / "in").errors[0], NotADirectoryError)
+    assert "in' is a file; give its folder as the url, and its name as pattern=" in str(harness_of(tmp_path / "in").errors[0])
 
 
 def test_a_folder_at_a_url_that_goes_away_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,6 +309,19 @@ def test_the_url_of_a_file_is_an_error_and_shows_how_to_read_it() -> None:
 def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n")
     assert harness_of(tmp_path, discovery_interval=None).has_ended
+
+
+def test_a_folder_that_does_not_exist_is_an_error_where_it_is_listed_only_once(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"FilesSpout: there is no folder '.*missing'"):
+        harness_of(tmp_path / "missing", discovery_interval=None)
+    assert not harness_of(tmp_path / "missing").errors  # it may come later
+
+
+def test_a_pattern_in_place_of_a_folder_is_refused_unless_a_folder_has_that_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'.*\*\.csv' is a pattern; give the folder, and pattern='\*\.csv'"):
+        FilesSpout(tmp_path / "*.csv")
+    (tmp_path / "*.csv").mkdir()
+    FilesSpout(tmp_path / "*.csv")
 
 
 def test_files_that_are_too_new_for_the_only_listing_are_reported(tmp_path: Path) -> None:
