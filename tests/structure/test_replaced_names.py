@@ -21,6 +21,7 @@ COUNTS = "counts calls"
 
 EXCEPTIONS = {
     "tests/connectors/test_kafka_sink_faults.py": LIMIT,
+    "tests/connectors/test_kafka_sink_refusals.py": LIMIT,
     "tests/contract/test_async_sinks.py": LIMIT,
     "tests/contract/test_killed_sinks.py": LIMIT,
     "tests/connectors/test_nats_sink.py": f"{LIMIT}, and breaks a publication off",
