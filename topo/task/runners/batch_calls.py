@@ -35,6 +35,7 @@ class TaskBatchCollector:
 
     def __init__(self, inner: Collector) -> None:
         self._inner = inner
+        self.report_error = inner.report_error
         self.errors: dict[int, BaseException] = {}
         """Why inputs were failed in the call at hand, by identity."""
 
@@ -58,10 +59,6 @@ class TaskBatchCollector:
         self._inner.fail(tup)
         if error is not None:
             self.errors[id(tup)] = error
-
-    def report_error(self, error: BaseException) -> None:
-        """Show an error; nothing fails by it."""
-        self._inner.report_error(error)
 
 
 class BatchCalls:
