@@ -67,7 +67,11 @@ _DURATIONS = ("before", "after", "within", "timeout", "lateness", "early", "diso
 _NEEDED = ("before", "after", "lateness", "disorder")
 """Durations that cannot be None."""
 _TIMER = "register_event_time_timer"
-_INSTEAD_OF_EVENT_TIME = {"window": ", or use clock='processing'", "interval_join": "", "join_table": ", or leave as_of=True out"}
+_INSTEAD_OF_EVENT_TIME = {
+    "window": ", or use Tumbling(..., clock='processing'), or Sliding or Session with it",
+    "interval_join": "",
+    "join_table": ", or leave as_of=True out",
+}
 
 
 def problems_of(graph: Graph) -> list[str]:

@@ -251,7 +251,12 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "window": (lambda flow: words(flow).key_by(str).window("1s").count().to(print), ["window takes Tumbling"]),
     "event time": (
         lambda flow: words(flow).key_by(str).window(Tumbling("1s")).count().to(print),
-        ["window at", "event time, but the records of from_iterable at test_mistakes.py:{words} have none", "with_event_time"],
+        [
+            "window at",
+            "event time, but the records of from_iterable at test_mistakes.py:{words} have none",
+            "with_event_time(",
+            "or use Tumbling(..., clock='processing'), or Sliding or Session with it",
+        ],
     ),
     "timers": (
         lambda flow: words(flow).key_by(str).process(WithTimer()).to(print),
