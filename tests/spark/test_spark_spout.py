@@ -30,7 +30,7 @@ from topo import (  # noqa: E402
 )
 from topo.extras import EXTRAS, pip_install  # noqa: E402
 from topo.spark import SparkSpout  # noqa: E402
-from topo.spark.spark_source import _Steady  # noqa: E402
+from topo.spark.spark_source import _Steady, source_of  # noqa: E402
 from topo.testing import TopologyTest  # noqa: E402
 
 ROWS = 20_000
@@ -108,6 +108,12 @@ def test_files_with_options_are_left_to_spark_which_knows_them(tmp_path: Path) -
     folder = write(tmp_path / "rows", 10)
     with pytest.raises(ConfigError, match="before Spark has run"):
         SparkSpout(folder, options={"pathGlobFilter": "0*"})
+
+
+def test_an_option_that_is_none_is_left_to_spark_as_pyspark_does() -> None:
+    options = {"header": True, "nullValue": None, "maxColumns": 9}
+    source = source_of("a.csv", None, None, None, "csv", options)
+    assert source.options == (("header", "true"), ("maxColumns", "9"))
 
 
 def test_without_the_extra_it_is_said_what_to_install() -> None:

@@ -146,4 +146,5 @@ def local_path(path: str) -> str:
 
 def _options(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     # Spark writes booleans in lower case.
-    return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in options.items())
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    return tuple((name, text) for name, text in texts.items() if options[name] is not None)
