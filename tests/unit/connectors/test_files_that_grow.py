@@ -57,21 +57,18 @@ def test_a_rotated_file_is_read_to_its_end_and_is_no_file_of_the_folder(tmp_path
     assert harness.read == {"a.log": ["1", "2", "3", "4"]} and harness.errors == []
 
 
-def test_a_file_that_is_truncated_and_grows_between_two_polls_of_a_backlog_is_another_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("topo.connectors.followed_folder.MOST_ROWS", 2)
-    monkeypatch.setattr(FilesSpout, "batch_size", 2)
+def test_a_file_that_is_truncated_and_grows_between_two_polls_of_a_backlog_is_another_one(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
-    write(log, *"abcd")
+    old, new = [f"old {number}" for number in range(1200)], [f"new {number}" for number in range(2000)]
+    write(log, *old)
     harness = PartitionHarness(lambda: FilesSpout(tmp_path, follow=True, rotate_wait="0s"))
     while not harness.read:
         harness.turns(1)
-    assert harness.read == {"a.log": ["a", "b"]}
+    assert harness.read == {"a.log": old[:100]}
     copy_and_truncate(log, "a.log.1")
-    write(log, *"stuvwxyz")
-    harness.turns(20)
-    assert harness.read == {"a.log": [*"abcdstuvwxyz"]} and harness.errors == []
+    write(log, *new)
+    harness.turns(40)
+    assert harness.read == {"a.log": old + new} and harness.errors == []
 
 
 def test_the_rotated_file_is_not_read_while_the_new_one_is_missing(tmp_path: Path) -> None:
