@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
-from tests.contract.two_phase_sinks import SinkKind, SinkTask, iceberg_catalog, iceberg_rows, started
+from tests.contract.two_phase_sinks import SinkKind, SinkTask, carried, iceberg_catalog, iceberg_rows, started
 from tests.unit.connectors.drive import TICK, tracked
 from topo import ConfigError, IcebergSink, TaskContext, TopologyConfig
 from topo.errors import TopoEnvironmentError, UserError
@@ -119,13 +119,55 @@ def test_an_existing_table_is_written_by_its_own_partitions(tmp_path: Path) -> N
     assert len(table(tmp_path).inspect.files()) == 4
 
 
+@pytest.mark.parametrize("properties", [{}, {"write.metadata.metrics.default": "none"}])
+def test_a_partition_does_not_depend_on_the_statistics_of_its_files(tmp_path: Path, properties: dict[str, str]) -> None:
+    from pyiceberg.expressions import EqualTo
+
+    task = ReportingTask(sink(tmp_path, schema=SCHEMA, partition_by="shop"))
+    with table(tmp_path).transaction() as change:
+        change.set_properties(properties)
+    shops = ("north", "x" * 5000, "x" * 5000 + "y")
+    for n, shop in enumerate(shops):
+        task.sink.execute(tracked(n=n, shop=shop))
+    checkpoint(task, 1)
+    for n, shop in enumerate(shops):
+        assert table(tmp_path).scan(row_filter=EqualTo("shop", shop)).to_arrow()["n"].to_pylist() == [n]
+
+
+def test_decimals_make_partitions_whatever_their_digits(tmp_path: Path) -> None:
+    from pyiceberg.transforms import TruncateTransform
+
+    ReportingTask(sink(tmp_path, schema={"n": "bigint", "price": "decimal(38,2)"}, partition_by="price"))
+    with table(tmp_path).update_spec() as spec:
+        spec.add_field("price", TruncateTransform(100), "whole")
+    task = ReportingTask(sink(tmp_path))
+    prices = [Decimal(text) for text in ("1.5", "1.50", "-0.5", "7", "1E+2", f"{'9' * 36}.5")]
+    for n, price in enumerate(prices):
+        task.sink.execute(tracked(n=n, price=price))
+    ((_, token),) = carried(task.snapshot(1))
+    task.sink.commit(token)
+    assert [row["price"] for row in iceberg_rows(tmp_path)] == prices
+    files = table(tmp_path).inspect.files().to_pylist()
+    found = [(one["partition"]["price"], one["partition"]["whole"], one["record_count"]) for one in files]
+    wholes = ((1, 2), (-1, 1), (7, 1), (100, 1), (Decimal("9" * 36), 1))
+    assert sorted(found) == sorted((price, whole, count) for price, (whole, count) in zip(prices[1:], wholes, strict=True))
+
+
+def test_a_table_partitioned_by_floats_is_refused(tmp_path: Path) -> None:
+    ReportingTask(sink(tmp_path, schema={"n": "bigint", "ratio": "double"}))
+    with table(tmp_path).update_spec() as spec:
+        spec.add_identity("ratio")
+    with pytest.raises(ConfigError, match=r"partitioned by identity of 'ratio' \(double\), which IcebergSink does not write"):
+        ReportingTask(sink(tmp_path))
+
+
 def test_a_table_partitioned_in_a_way_that_files_do_not_show_is_refused(tmp_path: Path) -> None:
     from pyiceberg.transforms import BucketTransform
 
     ReportingTask(sink(tmp_path, schema=SCHEMA))
     with table(tmp_path).update_spec() as spec:
         spec.add_field("n", BucketTransform(4), "bucket")
-    with pytest.raises(ConfigError, match=r"shop.out is partitioned by bucket\[4\] of 'n', which IcebergSink does not write"):
+    with pytest.raises(ConfigError, match=r"shop.out is partitioned by bucket\[4\] of 'n' \(long\), which IcebergSink does not write"):
         ReportingTask(sink(tmp_path))
 
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO, parquet_file_to_data_file
+from pyiceberg.utils.concurrent import ExecutorFactory
+from pyiceberg.utils.properties import property_as_bool
 
 from topo.connectors.iceberg.durable_files import DurableFileIO, folder_at
-from topo.connectors.iceberg.target import Partitions, columns_of
+from topo.connectors.iceberg.target import Partitions, columns_of, partition_record
 from topo.connectors.secrets import secrets_of, without
 from topo.connectors.staging_places import LocalPlace, RemotePlace, StagingPlace
 from topo.connectors.store_files import StoreFiles
 from topo.connectors.table_publisher import NO_NUMBER, AddedFile, CommitRefusedError
 from topo.errors import ConfigError, TopoEnvironmentError, TopoError
 
-_RETRIES = "commit.retry.num-retries"
+_RETRIES, _MERGE, _NAMES = "commit.retry.num-retries", "commit.manifest-merge.enabled", "schema.name-mapping.default"
+_PARTITION = 3
+"""The place of the partition in pyiceberg's DataFile, which has no setter for it."""
 _ATTEMPTS = 4
 """How often a missing table is made."""
 
@@ -179,7 +184,19 @@ class IcebergTable:
             if writer is not None:
                 # A table property, since snapshots expire.
                 transaction.set_properties({writer: f"{number} {files[0].name}"})
-            transaction.add_files([f"{self.location}/{file.name}" for file in files], check_duplicate_files=False)
+            if table.name_mapping() is None:
+                # The files have no ids of fields.
+                transaction.set_properties({_NAMES: table.schema().name_mapping.model_dump_json()})
+            paths = [f"{self.location}/{file.name}" for file in files]
+            read = partial(parquet_file_to_data_file, table.io, transaction.table_metadata)
+            found = list(ExecutorFactory.get_or_create().map(read, paths))
+            update = transaction.update_snapshot()
+            is_merged = property_as_bool(table.properties, _MERGE, False)
+            with update.merge_append() if is_merged else update.fast_append() as snapshot:
+                for file, data_file in zip(files, found, strict=True):
+                    # The library goes by statistics, which a table may switch off and long values do not have.
+                    data_file[_PARTITION] = partition_record(table, file.partition)
+                    snapshot.append_data_file(data_file)
 
     def close(self) -> None:
         """Close the connections to the catalog."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.expressions.literals import literal
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType
 
 from topo.connectors.parquet_file import checkers_of, parquet_schema
 from topo.errors import ConfigError, UserError
@@ -77,29 +80,51 @@ class Partitions:
     """Takes the partition of a row out of its tuple, so that each file is in one partition.
 
     Raises:
-        ConfigError: the table is partitioned in a way that the values of a file do not show.
+        ConfigError: the table is partitioned in a way that this sink does not write.
     """
 
     def __init__(self, table: Table, columns: pa.Schema) -> None:
         self._parts = []
         for field in table.spec().fields:
             source = table.schema().find_field(field.source_id)
-            if source.name not in columns.names or not field.transform.preserves_order:
-                raise ConfigError(
-                    f"table {'.'.join(table.name())} is partitioned by {field.transform} of {source.name!r}, which IcebergSink "
-                    "does not write: partition by identity, year, month, day, hour or truncate of a column"
-                )
             kind, place = source.field_type, columns.get_field_index(source.name)
+            # Floats: 0.0 and -0.0 are equal here and not in Iceberg, and NaN is equal to nothing.
+            if place < 0 or not field.transform.preserves_order or isinstance(kind, FloatType | DoubleType):
+                raise ConfigError(
+                    f"table {'.'.join(table.name())} is partitioned by {field.transform} of {source.name!r} ({kind}), which "
+                    "IcebergSink does not write: partition by identity, year, month, day, hour or truncate of a column without "
+                    "floats"
+                )
             check = checkers_of(pa.schema([columns.field(place)]))[0]
-            self._parts.append((source.name, kind, field.transform.transform(kind), check))
+            self._parts.append((source.name, check, _transforming(kind, field.transform.transform(kind))))
 
     def of(self, record: Mapping[str, Any], component: str) -> tuple[Any, ...]:
-        """Return the partition of a tuple. Raises UserError, which names the field."""
+        """Return the partition of a tuple, decimals as texts. Raises UserError, which names the field."""
         found = []
-        for name, kind, transform, check in self._parts:
+        for name, check, transformed in self._parts:
             if name not in record:
                 raise UserError(f"a tuple from {component!r} has no field {name!r}, by which this table is partitioned")
             value = record[name]
             check(value, component)
-            found.append(None if value is None else transform(literal(value).to(kind).value))
+            found.append(None if value is None else transformed(value))
         return tuple(found)
+
+
+def _transforming(kind: IcebergType, transform: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return how a value of a type becomes one of a partition."""
+    if isinstance(kind, DecimalType):
+        last, exact = Decimal(1).scaleb(-kind.scale), Context(prec=kind.precision)
+        # As a text, since a checkpoint carries no decimals.
+        return lambda value: str(transform(value.quantize(last, context=exact)))
+    return lambda value: transform(literal(value).to(kind).value)
+
+
+def partition_record(table: Table, partition: Sequence[Any]) -> Record:
+    """Return what `Partitions.of` has returned as pyiceberg has it."""
+    types = [field.field_type for field in table.spec().partition_type(table.schema()).fields]
+    return Record(
+        *(
+            Decimal(value) if isinstance(kind, DecimalType) and value is not None else value
+            for value, kind in zip(partition, types, strict=True)
+        )
+    )
