@@ -103,6 +103,34 @@ def test_each_file_has_one_partition_also_of_none_and_of_long_texts(tmp_path: Pa
     assert sorted(partitions, key=repr) == sorted(((row["shop"], row["day"]) for row in values), key=repr)
 
 
+def test_rows_stay_in_their_columns_when_these_are_renamed_and_their_names_taken_by_others(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyiceberg.types import StringType
+
+    schema = {"n": "bigint", "shop": "string", "by": "map<string,array<string>>", "at": pa.struct([("x", pa.int64())])}
+    task = ReportingTask(sink(tmp_path, schema=schema))
+    row = {"n": 1, "by": {"a": ["b"]}, "at": {"x": 1}}
+    task.sink.execute(tracked(shop="north", **row))
+    checkpoint(task, 1)
+    for old, new in (("shop", "store"), ("at.x", "y")):
+        with table(tmp_path).update_schema() as change:
+            change.rename_column(old, new)
+    with table(tmp_path).update_schema() as change:
+        change.add_column("shop", StringType())
+    found = {"n": 1, "store": "north", "by": [("a", ["b"])], "at": {"y": 1}, "shop": None}
+    assert iceberg_rows(tmp_path) == [found]
+
+
+def test_the_columns_that_a_table_maps_to_no_names_are_read_back(tmp_path: Path) -> None:
+    ReportingTask(sink(tmp_path, schema=SCHEMA))
+    with table(tmp_path).transaction() as change:
+        change.set_properties({"schema.name-mapping.default": '[{"field-id": 1, "names": ["n"]}]'})
+    task = ReportingTask(sink(tmp_path))
+    task.sink.execute(tracked(n=1, shop="north"))
+    checkpoint(task, 1)
+    assert iceberg_rows(tmp_path) == [{"n": 1, "shop": "north"}]
+
+
 def test_an_existing_table_is_written_by_its_own_partitions(tmp_path: Path) -> None:
     from pyiceberg.transforms import DayTransform, TruncateTransform
 

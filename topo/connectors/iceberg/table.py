@@ -185,7 +185,7 @@ class IcebergTable:
                 # A table property, since snapshots expire.
                 transaction.set_properties({writer: f"{number} {files[0].name}"})
             if table.name_mapping() is None:
-                # The files have no ids of fields.
+                # Those files have no ids of fields that an earlier version has written.
                 transaction.set_properties({_NAMES: table.schema().name_mapping.model_dump_json()})
             paths = [f"{self.location}/{file.name}" for file in files]
             read = partial(parquet_file_to_data_file, table.io, transaction.table_metadata)

@@ -64,16 +64,15 @@ def _inside(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> 
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(kind.value_field.with_type(change(kind.value_type)).with_name("element"))
     if pa.types.is_map(kind):
-        return pa.map_(change(kind.key_type), kind.item_field.with_type(change(kind.item_type)))
+        return pa.map_(kind.key_field.with_type(change(kind.key_type)), kind.item_field.with_type(change(kind.item_type)))
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(change(field.type)) for field in kind])
     return kind
 
 
 def columns_of(table: Table) -> pa.Schema:
-    """Return the columns of a table. Raises ConfigError for types that this sink does not write."""
-    found = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    return parquet_schema(pa.schema([field.with_type(_plain(field.type)).remove_metadata() for field in found]))
+    """Return the columns of a table, with their ids as a file has them. Raises ConfigError for types that are not written."""
+    return parquet_schema(pa.schema([field.with_type(_plain(field.type)) for field in schema_to_pyarrow(table.schema())]))
 
 
 class Partitions:
