@@ -189,6 +189,36 @@ def test_a_table_partitioned_by_floats_is_refused(tmp_path: Path) -> None:
         ReportingTask(sink(tmp_path))
 
 
+def test_rows_of_a_checkpoint_are_added_after_a_restart_with_other_partitions(tmp_path: Path) -> None:
+    made = SinkKind("", lambda folder: sink(folder, schema={"n": "bigint", "m": "bigint"}, partition_by="n"), lambda _: [], lambda _: [])
+    task = SinkTask(made, tmp_path)
+    task.sink.execute(tracked(n=1, m=2))
+    state = task.snapshot(1)
+    task.die()
+    with table(tmp_path).update_spec() as spec:
+        spec.remove_field("n")
+        spec.add_identity("m")
+    SinkTask(replace(made, make=sink), tmp_path, 0, 1, state)
+    assert iceberg_rows(tmp_path) == [{"n": 1, "m": 2}]
+    assert [one["partition"]["m"] for one in table(tmp_path).inspect.files().to_pylist()] == [2]
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_the_folder_of_data_files_is_that_of_the_start(tmp_path: Path, end: str) -> None:
+    ReportingTask(sink(tmp_path, schema={"n": "bigint"}))
+    place = f"file://{tmp_path}/first{end}"
+    with table(tmp_path).transaction() as change:
+        change.set_properties({"write.data.path": place})
+    task = ReportingTask(sink(tmp_path))
+    task.write(1)
+    with table(tmp_path).transaction() as change:
+        change.set_properties({"write.data.path": f"file://{tmp_path}/second"})
+    checkpoint(task, 1)
+    assert numbers(tmp_path) == [1]
+    (path,) = table(tmp_path).inspect.files()["file_path"].to_pylist()
+    assert path.rpartition("/")[0] == f"file://{tmp_path}/first"
+
+
 def test_a_table_partitioned_in_a_way_that_files_do_not_show_is_refused(tmp_path: Path) -> None:
     from pyiceberg.transforms import BucketTransform
 

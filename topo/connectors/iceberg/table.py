@@ -35,6 +35,9 @@ class IcebergTable:
     Args:
         catalog: its name in the user's .pyiceberg.yaml, or its properties as pyiceberg takes them.
         name: of the table, with its namespace.
+
+    Attributes:
+        location: the folder of its data files when it was opened, as a URL or a path.
     """
 
     attempts = 20
@@ -69,6 +72,8 @@ class IcebergTable:
                 self._make(catalog, declared, partition_by)
                 self._table = catalog.load_table(self._name)
         self._columns, self._spec = columns_of(self._table), self._table.spec()
+        place = self._table.properties.get("write.data.path") or f"{self._table.location().rstrip('/')}/data"
+        self.location = str(place).rstrip("/")
         if declared is not None:
             self._check_declared(declared, partition_by)
         return self._columns, Partitions(self._table, self._columns)
@@ -118,11 +123,6 @@ class IcebergTable:
                 f"{self} is partitioned by {', '.join(map(str, self._spec.fields)) or 'nothing'}, and IcebergSink is given "
                 f"{tuple(partition_by) or 'nothing'}: write to another table, give its own, or leave schema= out"
             )
-
-    @property
-    def location(self) -> str:
-        """The folder of its data files, as a URL or a path."""
-        return str(self._table.properties.get("write.data.path") or f"{self._table.location().rstrip('/')}/data")
 
     def place(self) -> StagingPlace:
         """Return where files for the table are staged: in the folder of its data files.
@@ -195,7 +195,8 @@ class IcebergTable:
             with update.merge_append() if is_merged else update.fast_append() as snapshot:
                 for file, data_file in zip(files, found, strict=True):
                     # The library goes by statistics, which a table may switch off and long values do not have.
-                    data_file[_PARTITION] = partition_record(table, file.partition)
+                    if (partition := partition_record(table, file.partition)) is not None:
+                        data_file[_PARTITION] = partition
                     snapshot.append_data_file(data_file)
 
     def close(self) -> None:

@@ -83,7 +83,7 @@ class Partitions:
     """
 
     def __init__(self, table: Table, columns: pa.Schema) -> None:
-        self._parts = []
+        self._parts, self._spec_id = [], table.spec().spec_id
         for field in table.spec().fields:
             source = table.schema().find_field(field.source_id)
             kind, place = source.field_type, columns.get_field_index(source.name)
@@ -98,15 +98,15 @@ class Partitions:
             self._parts.append((source.name, check, _transforming(kind, field.transform.transform(kind))))
 
     def of(self, record: Mapping[str, Any], component: str) -> tuple[Any, ...]:
-        """Return the partition of a tuple, decimals as texts. Raises UserError, which names the field."""
-        found = []
+        """Return the partition of a tuple, decimals as texts, and the id of the spec. Raises UserError, which names the field."""
+        found: list[Any] = []
         for name, check, transformed in self._parts:
             if name not in record:
                 raise UserError(f"a tuple from {component!r} has no field {name!r}, by which this table is partitioned")
             value = record[name]
             check(value, component)
             found.append(None if value is None else transformed(value))
-        return tuple(found)
+        return (*found, self._spec_id)
 
 
 def _transforming(kind: IcebergType, transform: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -118,12 +118,11 @@ def _transforming(kind: IcebergType, transform: Callable[[Any], Any]) -> Callabl
     return lambda value: transform(literal(value).to(kind).value)
 
 
-def partition_record(table: Table, partition: Sequence[Any]) -> Record:
-    """Return what `Partitions.of` has returned as pyiceberg has it."""
+def partition_record(table: Table, partition: Sequence[Any]) -> Record | None:
+    """Return what `Partitions.of` has returned as pyiceberg has it; None when the table has other partitions now."""
+    *values, spec_id = partition or (None,)
     types = [field.field_type for field in table.spec().partition_type(table.schema()).fields]
-    return Record(
-        *(
-            Decimal(value) if isinstance(kind, DecimalType) and value is not None else value
-            for value, kind in zip(partition, types, strict=True)
-        )
-    )
+    if spec_id != table.spec().spec_id or len(values) != len(types):
+        return None
+    pairs = zip(values, types, strict=True)
+    return Record(*(Decimal(value) if isinstance(kind, DecimalType) and value is not None else value for value, kind in pairs))
