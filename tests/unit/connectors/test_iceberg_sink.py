@@ -219,6 +219,27 @@ def test_the_folder_of_data_files_is_that_of_the_start(tmp_path: Path, end: str)
     assert path.rpartition("/")[0] == f"file://{tmp_path}/first"
 
 
+@pytest.mark.parametrize("name", ["a b", "50%", "a%20b", "größe"])
+def test_the_warehouse_may_have_any_name(tmp_path: Path, name: str) -> None:
+    catalog = {**iceberg_catalog(tmp_path), "warehouse": f"file://{tmp_path}/{name}"}
+    task = ReportingTask(IcebergSink(catalog, TABLE, schema={"n": "bigint"}))
+    task.write(1)
+    checkpoint(task, 1)
+    assert iceberg_rows(tmp_path, given=catalog) == [{"n": 1}]
+    assert len(list((tmp_path / name).glob("shop/out/data/*.parquet"))) == 1
+
+
+def test_large_texts_and_bytes_are_texts_and_bytes(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    schema = pa.schema([("text", pa.large_string()), ("raws", pa.list_(pa.large_binary()))])
+    for number in (1, 2):
+        task = ReportingTask(sink(tmp_path, schema=schema))
+        task.sink.execute(tracked(text="a", raws=[b"b"]))
+        checkpoint(task, 1)
+        assert iceberg_rows(tmp_path) == [{"text": "a", "raws": [b"b"]}] * number
+
+
 def test_a_table_partitioned_in_a_way_that_files_do_not_show_is_refused(tmp_path: Path) -> None:
     from pyiceberg.transforms import BucketTransform
 
@@ -270,7 +291,7 @@ def test_arguments_that_cannot_be_used_are_refused(arguments: dict[str, Any], me
 def test_types_that_iceberg_lacks_are_refused() -> None:
     import pyarrow as pa
 
-    for kind in (pa.uint32(), pa.timestamp("ns"), pa.list_(pa.uint8())):
+    for kind in (pa.uint32(), pa.timestamp("ns"), pa.list_(pa.uint8()), pa.decimal256(50, 2)):
         with pytest.raises(ConfigError, match=r"which Iceberg does not have|which this sink does not write"):
             IcebergSink({}, TABLE, schema=pa.schema([("n", kind)]))
 
@@ -400,6 +421,20 @@ def test_a_catalog_that_is_not_reached_is_reported_without_its_secrets(tmp_path:
     with pytest.raises(TopoEnvironmentError, match=r"table shop.out cannot be opened: ") as raised:
         ReportingTask(made)
     assert "planted" not in str(raised.value)
+
+
+def test_secrets_of_a_catalog_in_the_users_file_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyiceberg.catalog
+    from pyiceberg.utils.config import Config
+
+    settings = {"type": "sql", "uri": "sqlite:////", "s3.secret-access-key": "planted"}
+    (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  prod:\n" + "".join(f"    {n}: '{v}'\n" for n, v in settings.items()))
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
+    made = IcebergSink("prod", TABLE, schema=SCHEMA)
+    with pytest.raises(TopoEnvironmentError):
+        ReportingTask(made)
+    assert "planted" not in made._log._shown(ValueError("Signature of planted is wrong"), "cannot be opened")
 
 
 def test_a_batch_waits_at_most_half_of_the_message_timeout(tmp_path: Path) -> None:

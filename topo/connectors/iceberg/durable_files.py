@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
@@ -18,7 +18,7 @@ def folder_at(location: str) -> Path | None:
     parts = urlsplit(location)
     if parts.scheme not in ("", "file"):
         return None
-    return Path(parts.netloc + unquote(parts.path) if parts.scheme else location).absolute()
+    return Path(parts.netloc + parts.path if parts.scheme else location).absolute()
 
 
 class _SyncedStream:

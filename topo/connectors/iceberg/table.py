@@ -12,6 +12,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO, parquet_file_to_data_file
 from pyiceberg.utils.concurrent import ExecutorFactory
+from pyiceberg.utils.config import Config
 from pyiceberg.utils.properties import property_as_bool
 
 from topo.connectors.iceberg.durable_files import DurableFileIO, folder_at
@@ -80,6 +81,7 @@ class IcebergTable:
 
     def _catalog(self) -> Any:
         name, properties = (self._given, {}) if isinstance(self._given, str) else ("topo", self._given)
+        self._secrets += secrets_of(Config().get_catalog_config(name) or {})
         try:
             catalog = load_catalog(name, **properties)
         except Exception:

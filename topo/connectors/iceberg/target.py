@@ -46,11 +46,14 @@ def declared_columns(columns: Any, partition_by: Sequence[str]) -> pa.Schema:
 
 def _stored(kind: pa.DataType, name: str) -> pa.DataType:
     """Return the type that a declared one has when it is read back."""
+    if kind in _LARGE:
+        return _LARGE[kind]
     if pa.types.is_int8(kind) or pa.types.is_int16(kind):
         return pa.int32()
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         return pa.timestamp("us", None if kind.tz is None else "UTC")
-    if pa.types.is_timestamp(kind) or pa.types.is_unsigned_integer(kind) or pa.types.is_float16(kind):
+    is_lacking = pa.types.is_timestamp, pa.types.is_unsigned_integer, pa.types.is_float16, pa.types.is_decimal256
+    if any(is_one(kind) for is_one in is_lacking):
         raise ConfigError(f"schema has field {name!r} of type {kind}, which Iceberg does not have")
     return _inside(kind, lambda inner: _stored(inner, name))
 
