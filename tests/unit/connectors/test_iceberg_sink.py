@@ -190,7 +190,9 @@ def test_a_table_partitioned_by_floats_is_refused(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_checkpoint_are_added_after_a_restart_with_other_partitions(tmp_path: Path) -> None:
-    made = SinkKind("", lambda folder: sink(folder, schema={"n": "bigint", "m": "bigint"}, partition_by="n"), lambda _: [], lambda _: [])
+    made = SinkKind(
+        "", lambda folder: sink(folder, schema={"n": "bigint", "m": "bigint"}, partition_by="n"), lambda _: [], lambda _: []
+    )
     task = SinkTask(made, tmp_path)
     task.sink.execute(tracked(n=1, m=2))
     state = task.snapshot(1)
@@ -246,7 +248,9 @@ def test_a_table_partitioned_in_a_way_that_files_do_not_show_is_refused(tmp_path
     ReportingTask(sink(tmp_path, schema=SCHEMA))
     with table(tmp_path).update_spec() as spec:
         spec.add_field("n", BucketTransform(4), "bucket")
-    with pytest.raises(ConfigError, match=r"shop.out is partitioned by bucket\[4\] of 'n' \(long\), which IcebergSink does not write"):
+    with pytest.raises(
+        ConfigError, match=r"shop.out is partitioned by bucket\[4\] of 'n' \(long\), which IcebergSink does not write"
+    ):
         ReportingTask(sink(tmp_path))
 
 
@@ -275,6 +279,7 @@ def test_a_missing_table_without_a_schema_is_refused(tmp_path: Path) -> None:
         ({"table": "out"}, "table='out' must have a namespace"),
         ({"schema": SCHEMA, "partition_by": "x"}, "partition_by has 'x'"),
         ({"partition_by": "n"}, "needs schema="),
+        ({"schema": SCHEMA, "partition_by": ("n", "n")}, "partition_by has 'n' twice"),
         ({"schema": {"n": "double"}, "partition_by": "n"}, "'n' of type double"),
         ({"schema": {"n": "bigint", "N": "bigint"}}, "upper and lower case"),
         ({"schema": SCHEMA, "compression": "lzo"}, "compression='lzo'"),
@@ -424,13 +429,9 @@ def test_a_catalog_that_is_not_reached_is_reported_without_its_secrets(tmp_path:
 
 
 def test_secrets_of_a_catalog_in_the_users_file_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pyiceberg.catalog
-    from pyiceberg.utils.config import Config
-
     settings = {"type": "sql", "uri": "sqlite:////", "s3.secret-access-key": "planted"}
     (tmp_path / ".pyiceberg.yaml").write_text("catalog:\n  prod:\n" + "".join(f"    {n}: '{v}'\n" for n, v in settings.items()))
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
-    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
     made = IcebergSink("prod", TABLE, schema=SCHEMA)
     with pytest.raises(TopoEnvironmentError):
         ReportingTask(made)

@@ -32,6 +32,8 @@ def declared_columns(columns: Any, partition_by: Sequence[str]) -> pa.Schema:
     schema = parquet_schema(columns)
     if missing := [name for name in partition_by if name not in schema.names]:
         raise ConfigError(f"partition_by has {', '.join(map(repr, missing))}; schema has {', '.join(map(repr, schema.names))}")
+    if twice := [name for place, name in enumerate(partition_by) if name in partition_by[:place]]:
+        raise ConfigError(f"partition_by has {twice[0]!r} twice")
     if len({name.lower() for name in schema.names}) < len(schema.names):
         raise ConfigError("schema has two fields that differ only in upper and lower case, which readers do not distinguish")
     fields = [field.with_type(_stored(field.type, field.name)) for field in schema]
