@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -27,7 +27,7 @@ _RETRIES, _MERGE, _NAMES = "commit.retry.num-retries", "commit.manifest-merge.en
 _PARTITION = 3
 """The place of the partition in pyiceberg's DataFile, which has no setter for it."""
 _ATTEMPTS = 4
-"""How often a missing table is made."""
+"""How often a catalog is loaded, and a missing table made."""
 
 
 class IcebergTable:
@@ -82,11 +82,7 @@ class IcebergTable:
     def _catalog(self) -> Any:
         name, properties = (self._given, {}) if isinstance(self._given, str) else ("topo", self._given)
         self._secrets += secrets_of(Config().get_catalog_config(name) or {})
-        try:
-            catalog = load_catalog(name, **properties)
-        except Exception:
-            # Another task may have made the database of a catalog of SQL at the same moment.
-            catalog = load_catalog(name, **properties)
+        catalog = _loaded(partial(load_catalog, name, **properties))
         warehouse = catalog.properties.get("warehouse")
         if warehouse is not None and folder_at(warehouse) is not None:
             # The catalog makes the table's files by this setting. The library leaves syncing to the operating system.
@@ -225,6 +221,14 @@ class IcebergTable:
 
     def _shown(self, error: BaseException, what: str) -> str:
         return without(self._secrets, f"{self} {what}: {str(error) or type(error).__name__}")
+
+
+def _loaded(load: Callable[[], Any]) -> Any:
+    """Return a catalog, while other tasks may make the tables of its database."""
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(Exception):
+            return load()
+    return load()
 
 
 def _takes(columns: pa.Schema, field: pa.Field) -> bool:
