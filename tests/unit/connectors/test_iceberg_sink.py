@@ -242,6 +242,21 @@ def test_large_texts_and_bytes_are_texts_and_bytes(tmp_path: Path) -> None:
         assert iceberg_rows(tmp_path) == [{"text": "a", "raws": [b"b"]}] * number
 
 
+@pytest.mark.parametrize(("kind", "least"), [("int", -(2**31)), ("bigint", -(2**63))])
+def test_a_number_that_truncate_puts_below_its_type_fails_alone(tmp_path: Path, kind: str, least: int) -> None:
+    from pyiceberg.transforms import TruncateTransform
+
+    ReportingTask(sink(tmp_path, schema={"n": kind}))
+    with table(tmp_path).update_spec() as spec:
+        spec.add_field("n", TruncateTransform(10), "tens")
+    task = ReportingTask(sink(tmp_path))
+    task.write(1, -(10**9))
+    with pytest.raises(UserError, match="is in no partition of this table"):
+        task.write(least)
+    checkpoint(task, 1)
+    assert numbers(tmp_path) == [-(10**9), 1]
+
+
 def test_a_table_partitioned_in_a_way_that_files_do_not_show_is_refused(tmp_path: Path) -> None:
     from pyiceberg.transforms import BucketTransform
 
@@ -277,6 +292,9 @@ def test_a_missing_table_without_a_schema_is_refused(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({"table": "out"}, "table='out' must have a namespace"),
+        ({"table": ("shop", "out")}, "must have a namespace and a name"),
+        ({"catalog": None}, "catalog=None must be the name of a catalog"),
+        ({"schema": {"a.b": "bigint"}}, "does not read columns with a dot"),
         ({"schema": SCHEMA, "partition_by": "x"}, "partition_by has 'x'"),
         ({"partition_by": "n"}, "needs schema="),
         ({"schema": SCHEMA, "partition_by": ("n", "n")}, "partition_by has 'n' twice"),

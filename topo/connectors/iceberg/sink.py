@@ -77,11 +77,13 @@ class IcebergSink(TwoPhaseSink):
             raise ConfigError(f"IcebergSink needs pyiceberg and pyarrow: {pip_install(EXTRAS['iceberg'])}")
         from topo.connectors.iceberg.target import declared_columns
 
+        if not isinstance(catalog, str | Mapping):
+            raise ConfigError(f"catalog={catalog!r} must be the name of a catalog, or its properties")
         if not isinstance(catalog, str):
             catalog = dict(catalog)
             if any(not isinstance(value, str) for value in catalog.values()):
                 raise ConfigError("catalog= must have texts as values, as pyiceberg takes them: 'true' and not True")
-        if not all(table.split(".")) or "." not in table:
+        if not isinstance(table, str) or not all(table.split(".")) or "." not in table:
             raise ConfigError(f"table={table!r} must have a namespace and a name, such as 'shop.orders'")
         self._catalog, self._table = catalog, table
         self._by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)

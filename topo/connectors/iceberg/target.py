@@ -11,7 +11,7 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
-from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType
 
 from topo.connectors.parquet_file import checkers_of, parquet_schema
 from topo.errors import ConfigError, UserError
@@ -34,6 +34,8 @@ def declared_columns(columns: Any, partition_by: Sequence[str]) -> pa.Schema:
         raise ConfigError(f"partition_by has {', '.join(map(repr, missing))}; schema has {', '.join(map(repr, schema.names))}")
     if twice := [name for place, name in enumerate(partition_by) if name in partition_by[:place]]:
         raise ConfigError(f"partition_by has {twice[0]!r} twice")
+    if dotted := [name for name in schema.names if "." in name]:
+        raise ConfigError(f"schema has field {dotted[0]!r}; pyiceberg does not read columns with a dot in their names")
     if len({name.lower() for name in schema.names}) < len(schema.names):
         raise ConfigError("schema has two fields that differ only in upper and lower case, which readers do not distinguish")
     fields = [field.with_type(_stored(field.type, field.name)) for field in schema]
@@ -120,7 +122,16 @@ def _transforming(kind: IcebergType, transform: Callable[[Any], Any]) -> Callabl
         last, exact = Decimal(1).scaleb(-kind.scale), Context(prec=kind.precision)
         # As a text, since a checkpoint carries no decimals.
         return lambda value: str(transform(value.quantize(last, context=exact)))
+    if isinstance(kind, IntegerType | LongType):
+        return lambda value: _in_range(transform(value), kind, value)
     return lambda value: transform(literal(value).to(kind).value)
+
+
+def _in_range(found: Any, kind: IcebergType, value: int) -> Any:
+    """Return a value of a partition. Raises UserError where it is below all numbers of its type, as truncate can make it."""
+    if isinstance(found, int) and found < -(1 << (31 if isinstance(kind, IntegerType) else 63)):
+        raise UserError(f"{value} is in no partition of this table: {found} is below all values of the type {kind}")
+    return found
 
 
 def partition_record(table: Table, partition: Sequence[Any]) -> Record | None:
