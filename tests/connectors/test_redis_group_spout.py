@@ -103,10 +103,10 @@ def test_entries_of_a_dead_consumer_are_taken_over_and_those_of_a_living_one_are
 
 def test_a_task_that_may_not_emit_keeps_its_entries_and_acknowledges_those_that_are_done(jobs: Jobs) -> None:
     jobs.add(range(150))
-    paused = jobs.task(1, claim_after="1s", has_helper=True)
+    paused = jobs.task(1, claim_after="2s", has_helper=True)
     paused.until(lambda: paused.rows)
     assert len(paused.rows) == 100, "the others wait in its memory"
-    other, ends = jobs.task(0, claim_after="1s"), paused.context.clock() + 2.5
+    other, ends = jobs.task(0, claim_after="2s"), paused.context.clock() + 4
     other.until(lambda: paused.run_mails() or paused.context.clock() > ends)
     assert other.rows == [] and paused.errors == []
     ack_all(paused)
