@@ -28,6 +28,7 @@ COMPILED = {f"topo/hot/compiled/{path.stem}{SUFFIX}" for path in (ROOT / "topo/h
 CLIENTS = {
     "topo.connectors.delta": "deltalake",
     "topo.connectors.http": "aiohttp",
+    "topo.connectors.iceberg": "pyiceberg",
     "topo.connectors.kafka": "confluent_kafka",
     "topo.connectors.mqtt": "paho",
     "topo.connectors.nats": "nats",
@@ -231,9 +232,11 @@ for package in (topo, topo_cli):
                 "topo.api.arrow_values",
                 "topo.connectors.column_classes",
                 "topo.connectors.delta.log",
-                "topo.connectors.delta.store_files",
                 "topo.connectors.delta.target_schema",
+                "topo.connectors.iceberg.table",
+                "topo.connectors.iceberg.target",
                 "topo.connectors.parquet_file",
+                "topo.connectors.store_files",
                 "topo.connectors.type_names",
             )
             if not needs_spark and not needs_arrow and (module.name, error.name) != ("topo.testing.contracts", "pytest"):
