@@ -81,7 +81,7 @@ def ack_wins_over_fail(patch: pytest.MonkeyPatch) -> None:
         for root, value in zip(unpack_words(roots), unpack_words(values), strict=True):
             word = self._words.get(root) or 0
             if word < 0 and ~word == value:
-                self._words.pop(root)
+                self._words.entries.pop(root)
                 self._acked[spout << 64].append(root)
             else:
                 init(self, spout, pack_words([root]), pack_words([value]))
@@ -91,7 +91,7 @@ def ack_wins_over_fail(patch: pytest.MonkeyPatch) -> None:
         for root in unpack_words(roots):
             word = self._words.get(root) or 0
             if word < 0 and ~word in self._acked:
-                self._words.pop(root)
+                self._words.entries.pop(root)
                 self._acked[~word].append(root)
 
     replace(patch, Trees, init=init_of_failed, ack=ack_of_failed)
@@ -120,7 +120,7 @@ def repeated_init_is_accepted(patch: pytest.MonkeyPatch) -> None:
         for root, value in zip(unpack_words(roots), unpack_words(values), strict=True):
             word = ((self._words.get(root) or 0) & (1 << 64) - 1) ^ value ^ spout << 64
             if word in self._acked:
-                self._words.pop(root)
+                self._words.entries.pop(root)
                 self._acked[word].append(root)
             else:
                 self._words.put(root, word)
