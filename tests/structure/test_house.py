@@ -19,6 +19,8 @@ MEDIAN_LINES = 150
 
 DEEPEST = 2
 DEEP_CLASSES: Mapping[str, int] = {
+    "topo.connectors.delta.sink.DeltaSink": 3,
+    "topo.connectors.iceberg.sink.IcebergSink": 3,
     "topo.streams.collecting.CollectSink": 3,
     "topo_cli.batch_workloads.CheckpointedBatches": 3,
     "topo_cli.batch_workloads.SentenceBatches": 3,

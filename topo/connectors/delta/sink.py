@@ -8,27 +8,21 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
-from topo.api.batch_limits import batch_within_pending, check_batch_age
+from topo.api.batch_limits import check_batch_age
 from topo.api.context import TaskContext
-from topo.api.tuples import Tuple
-from topo.api.two_phase import TwoPhaseSink
-from topo.config import parse_size
 from topo.connectors.file_folders import shown_url
-from topo.connectors.row_formats import ParquetFormat
 from topo.connectors.secrets import masked_settings
-from topo.connectors.staged_files import StagedFiles
-from topo.connectors.table_publisher import TablePublisher
-from topo.errors import ConfigError, StagedRowsLostError, UserError
+from topo.connectors.table_sink import TableSink
+from topo.errors import ConfigError
 from topo.extras import EXTRAS, pip_install
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from topo.connectors.delta.log import DeltaLog
-    from topo.connectors.delta.target_schema import PartitionKey
 
 
-class DeltaSink(TwoPhaseSink):
+class DeltaSink(TableSink):
     """Adds tuples to a Delta table, as rows of parquet files. Several tasks, topologies and other writers may add to one table.
 
         builder.set_bolt("orders", DeltaSink("s3://bucket/orders", schema={"user": "string", "cents": "bigint"}))
@@ -75,26 +69,24 @@ class DeltaSink(TwoPhaseSink):
         Raises:
             ConfigError: an argument cannot be used, or deltalake is not installed.
         """
-        if roll_rows < 1:
-            raise ConfigError(f"roll_rows={roll_rows!r} must be at least 1")
-        super().__init__(max_batch=roll_rows, flush_interval=roll_interval)
+        by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        super().__init__(
+            partition_by=by,
+            schema=schema,
+            compression=compression,
+            roll_rows=roll_rows,
+            roll_size=roll_size,
+            roll_interval=roll_interval,
+        )
         if find_spec("deltalake") is None or find_spec("pyarrow") is None:
             raise ConfigError(f"DeltaSink needs deltalake and pyarrow: {pip_install(EXTRAS['delta'])}")
         from topo.connectors.delta.target_schema import checked_target
 
-        by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        if schema is None and by:
-            raise ConfigError(f"partition_by={by!r} needs schema=; without it the table exists, and has its own partitions")
         self._declared = None if schema is None else checked_target(schema, by)
-        if compression not in (None, "gzip", "snappy", "zstd", "none"):
-            raise ConfigError(f"compression={compression!r} must be None, 'snappy', 'zstd', 'gzip' or 'none'")
         options = dict(storage_options or {})
         if any(not isinstance(value, str) for value in options.values()):
             raise ConfigError("storage_options= must have texts as values, as deltalake takes them: 'true' and not True")
-        self._url, self._options, self._compression = url, options, compression
-        self._roll_rows, self._roll_size = roll_rows, parse_size(roll_size)
-        if self._roll_size < 1:
-            raise ConfigError(f"roll_size={roll_size!r} must be at least one byte")
+        self._url, self._options = url, options
 
     def __repr__(self) -> str:
         return f"DeltaSink({shown_url(self._url)!r}, {masked_settings(self._options)})"
@@ -110,74 +102,6 @@ class DeltaSink(TwoPhaseSink):
         from topo.connectors.delta.target_schema import PartitionValues
 
         check_batch_age(context, "DeltaSink", "roll_interval")
-        self.max_batch = batch_within_pending(context, self.max_batch, "roll_rows")
         self._log: DeltaLog = DeltaLog(self._url, self._options)
         target = self._log.open(self._declared)
-        self._partitions = PartitionValues(target)
-        self._format = ParquetFormat(target.in_files, self._compression)
-        report = self._report
-        self._files: StagedFiles[PartitionKey] = StagedFiles(
-            context,
-            self._url,
-            self._log.place(),
-            self._format,
-            roll_rows=self._roll_rows,
-            roll_size=self._roll_size,
-            report=report,
-        )
-        self._publisher = TablePublisher(context, self._log, self._files, report, is_staged=self._is_staged)
-        self._rejected = context.metrics.counter("rejected_rows")
-
-    def _report(self, error: BaseException) -> None:
-        self._collector.report_error(error)
-
-    # -- a transaction -------------------------------------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        """Start with no files."""
-        self._files.begin()
-
-    def execute(self, tup: Tuple) -> None:
-        """Write the tuple; publish when a file has its size, which with `exactly_once` the checkpoint does."""
-        super().execute(tup)
-        if not self._is_staged and self._token is None and self._files.has_full:
-            self._publish_held()
-
-    def write(self, tup: Tuple) -> None:
-        """Add a row. Raises UserError for a tuple that the table does not take, and SinkBlockedError."""
-        record = tup.as_dict()
-        try:
-            partition = self._partitions.of(record, tup.component)
-            row = self._format.row(record, tup.component)
-        except UserError:
-            self._rejected.add()
-            raise
-        self._files.add(partition, row)
-
-    def pre_commit(self) -> Any:
-        """Make the files durable under their hidden names. The token: writer, number, and of each file all that the log needs."""
-        return self._publisher.token(self._files.seal())
-
-    # -- its publication -----------------------------------------------------------------------------------------------------
-
-    def commit(self, token: Any) -> None:
-        """Give the files their own names, and add them to the table in one version, which has the marker."""
-        self._publisher.commit(token)
-
-    def publish(self) -> None:
-        """Publish a batch; one of which a file is gone is given up, so that its tuples fail."""
-        try:
-            super().publish()
-        except StagedRowsLostError:
-            self._token = None
-            raise
-
-    def abort(self, token: Any) -> None:
-        """Remove the files of a transaction; None: of the open one."""
-        self._publisher.abort(token)
-
-    def recover(self, tokens: Sequence[Any]) -> None:
-        """Publish what counts; remove the other staged files of this task, and of tasks that no longer exist."""
-        if self._is_staged:
-            super().recover(tokens)
-        self._publisher.recovered()
+        self.start(context, self._log, self._url, self._log.place(), target.in_files, PartitionValues(target))
