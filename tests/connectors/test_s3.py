@@ -5,15 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.connectors.s3_store import server
 from tests.contract import test_part_files
 from tests.contract.two_phase_sinks import IN_A_STORE, KindContract, SinkKind, SinkTask
-from tests.servers import s3
 from tests.servers.server import Server
 from tests.unit.storage import test_checkpoint_store
 from topo import FilesSink, FilesSpout
@@ -21,18 +21,9 @@ from topo.storage.checkpoint_store import open_store
 from topo.storage.files import open_files
 from topo.testing.partition_harness import PartitionHarness
 
+__all__ = ["server"]
+
 pytestmark = [pytest.mark.integration, pytest.mark.server]
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The server of this run. A proxy of the machine is not asked for it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NO_PROXY", "127.0.0.1")
-        patch.setenv("no_proxy", "127.0.0.1")
-        started = s3.start(tmp_path_factory.mktemp("s3"))
-        yield started
-        started.stop()
 
 
 @pytest.fixture
