@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
@@ -13,6 +13,13 @@ from topo.errors import UserError
 
 _MOST_AT_ONCE = 64
 """Items that are skipped between two looks at the time: each may take long to come."""
+
+
+class ItemCollector(SpoutCollector, Protocol):
+    """The collector of a spout that passes over items."""
+
+    def pass_over(self, message_id: Any, record: Any, error: Exception | None) -> None:
+        """Make a dead letter of a record, in a call that emits nothing."""
 
 
 def items_problem(items: Any) -> str | None:
@@ -32,6 +39,8 @@ class IterableSpout(RetryingSpout):
     and after a restart it iterates again up to where it was, so the iterable must give the same items each time. That counts as
     progress, however long it takes, and `topo status` shows it. An iterator, such as a generator, can be read only once and is
     refused; give the function that makes it.
+
+    An item that cannot be emitted is a dead letter. An iterable that raises is read again after a pause, up to where it was.
     """
 
     declared_at: tuple[str, int] | None = None
@@ -53,44 +62,57 @@ class IterableSpout(RetryingSpout):
         self.outputs = self._fields = tuple(fields)
         self._is_single = len(self._fields) == 1
         self._items = items
-        self._failure: BaseException | None = None
+        self._row_of: Callable[[Any], Sequence[Any]] = self._values
+        self._row_class: type | None = tuple
+        """Items of this class are rows."""
+
+    def convert(self, row_of: Callable[[Any], tuple[Any, ...]]) -> None:
+        """Have a function make the row of each item. It raises for an item that cannot be emitted."""
+        self._row_of, self._row_class, self._is_single = row_of, None, False
 
     def open(self, context: TaskContext, collector: SpoutCollector) -> None:
         """Begin after the committed position."""
-        self._collector = collector
+        self._collector: ItemCollector = collector  # type: ignore[assignment]
         self._stride = context.parallelism
         done = context.committed_position
         self._next = context.task_index if done is None else done + self._stride
         self._context = context
-        self._all = iter(self._items() if callable(self._items) else self._items)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Iterate from the first item on."""
+        self._all: Iterator[Any] | None = iter(self._items() if callable(self._items) else self._items)
         self._to_skip, self._at_once = self._next, 1
         # Until the position is reached there is nothing to emit.
         self._remaining: Iterator[Any] = iter(()) if self._to_skip else islice(self._all, 0, None, self._stride)
 
     def next_tuple(self) -> None:
         """Emit the next item."""
-        if self._failure is not None:
-            # A generator that has raised is over, and an item that was refused is gone: neither may be passed over.
-            raise self._failure
         try:
             item = next(self._remaining)
         except StopIteration:
-            if not self._to_skip:
+            if self._all is None:
+                self._begin()
+            elif not self._to_skip:
                 self._collector.end_of_input()
-            elif self._skip():
+            elif self._skip(self._all):
                 self.next_tuple()
             return
-        except BaseException as error:
-            self._failure = error
+        except BaseException:
+            self._break_off()
             raise
         try:
             # A look at the class of an item costs as much as all else.
-            values = (item,) if self._is_single else item if type(item) is tuple else self._values(item)
+            values: Any = (item,) if self._is_single else item if type(item) is self._row_class else self._row_of(item)
             self._collector.emit(values, self._next)
-        except BaseException as error:
-            self._failure = error
-            raise
+        except Exception as error:
+            self._collector.report_error(error)
+            self._collector.pass_over(self._next, item, error)
         self._next += self._stride
+
+    def _break_off(self) -> None:
+        """Have the next call iterate again: a generator that has raised is over."""
+        self._all, self._remaining = None, iter(())
 
     def _values(self, item: Any) -> tuple[Any, ...]:
         """Return the values of an item, one for each field. The keys of a mapping are none."""
@@ -102,13 +124,13 @@ class IterableSpout(RetryingSpout):
             f"give a sequence of {len(self._fields)} values"
         )
 
-    def _skip(self) -> bool:
+    def _skip(self, items: Iterator[Any]) -> bool:
         """Skip items before the position, for as long as the worker can wait; return whether it is reached."""
         while self._to_skip:
             try:
-                skipped = sum(1 for _ in islice(self._all, min(self._at_once, self._to_skip)))
-            except BaseException as error:
-                self._failure = error
+                skipped = sum(1 for _ in islice(items, min(self._at_once, self._to_skip)))
+            except BaseException:
+                self._break_off()
                 raise
             self._to_skip = self._to_skip - skipped if skipped else 0
             if self._context.progress() and self._to_skip:
@@ -117,5 +139,5 @@ class IterableSpout(RetryingSpout):
                 self._context.progress(f"skipping to item {self._next:,}, where it left off; at {at:,}")
                 return False
             self._at_once = min(2 * self._at_once, _MOST_AT_ONCE)
-        self._remaining = islice(self._all, 0, None, self._stride)
+        self._remaining = islice(items, 0, None, self._stride)
         return True

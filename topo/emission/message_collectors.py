@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, count
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.emission.emitter import Emitter, ReportError, checked_timestamp
@@ -17,13 +17,21 @@ REFUSED: Final = object()
 """Stands for the id of a message that is not sent."""
 
 
+class PassedOver(NamedTuple):
+    """A record that is no row: its message id, its values or bytes, and why it is a dead letter; None: it is none."""
+
+    message: Any
+    record: Any
+    error: Exception | None
+
+
 class MessageCollector(EmitMessage, Emitter):
     """For `Spout`: rows with message ids.
 
     Attributes:
         messages: for each stream, by row: the message id, or None for an untracked tuple.
         signals: signals since the last batch, in order: the number of rows on each stream at that moment, and a watermark,
-            `InputStatus.IDLE`, None for the end of the input, or a `PartitionSignal`.
+            `InputStatus.IDLE`, None for the end of the input, a `PassedOver`, or a `PartitionSignal`.
         ended: whether `end_of_input` was called.
         wanted: how many rows there is room for, as the runner has set it for the calls of a burst.
         has_refused: whether REFUSED stands for the id of a message of the batch.
@@ -74,6 +82,10 @@ class MessageCollector(EmitMessage, Emitter):
             what = f"component {self.component!r}: nothing_before({seconds!r})"
             raise ValueError(f"{what} needs seconds from now, 0 or more: how long next_tuple has nothing to emit")
         self.silent_s = seconds
+
+    def pass_over(self, message_id: Any, record: Any, error: Exception | None) -> None:
+        """Pass over a record, in a call that emits nothing: as a dead letter, or without one where there is no error."""
+        self._signal(PassedOver(message_id, record, error))
 
     def take_silence(self) -> float | None:
         """Return `silent_s`, once."""

@@ -44,15 +44,7 @@ class PartitionForgotten(NamedTuple):
     name: str
 
 
-class PassedOver(NamedTuple):
-    """A record that is no row: its message id, its bytes, and why it is a dead letter; None: it is none."""
-
-    message: tuple[str, Any]
-    record: Any
-    error: Exception | None
-
-
-PartitionSignal = PartitionsFound | PartitionExpected | PartitionBegun | PartitionOver | PartitionForgotten | PassedOver
+PartitionSignal = PartitionsFound | PartitionExpected | PartitionBegun | PartitionOver | PartitionForgotten
 
 
 class PartitionMessages(MessageCollector):
@@ -112,4 +104,4 @@ class PartitionMessages(MessageCollector):
 
     def give_up(self, partition: str, position: Any, record: Any, error: Exception | None) -> None:
         """Pass over a record: as a dead letter, or without one where there is no error."""
-        self._signal(PassedOver((partition, position), record, error))
+        self.pass_over((partition, position), record, error)

@@ -19,6 +19,7 @@ from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContex
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector, WindowContext
+from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import ResultsLostError, UserError
 from topo.streams.chain import Chain, Leaf, inlined, run_one, walk
 from topo.streams.joins import WindowJoin
@@ -36,27 +37,22 @@ OutputFields = Mapping[str, tuple[str, ...]]
 """Fields of each output stream."""
 
 
-class PackedItems:
-    """Makes rows of the records that `from_iterable` was given.
+def spout_of_items(items: Iterable[Any] | Callable[[], Iterable[Any]], layout: Layout, place: str) -> IterableSpout:
+    """Return the spout of the records that `from_iterable` was given.
 
     Raises:
-        UserError: an item of a list would arrive as another type. A source that met it would stop, and the run would not end.
+        UserError: an item of a list would arrive as another type.
     """
-
-    def __init__(self, items: Iterable[Any] | Callable[[], Iterable[Any]], layout: Layout, place: str) -> None:
-        self._items, self._layout, self._place = items, layout, place
-        if layout.record is None and isinstance(items, list | tuple):
-            for item in {type(item): item for item in items}.values():
-                layout.packer(place)(item)
-
-    def __call__(self) -> Iterable[Any]:
-        """Return the rows; of a layout with one field its values."""
-        pack = self._layout.packer(self._place)
-        single = bool(self._layout.attributes) and len(self._layout.fields) == 1
-        items = self._items() if callable(self._items) else self._items
-        if inlined(pack, "item") == "item":
-            return items
-        return (pack(item)[0] if single else pack(item) for item in items)
+    pack = layout.packer(place)
+    if layout.record is None and isinstance(items, list | tuple):
+        for item in {type(item): item for item in items}.values():
+            pack(item)
+    spout = IterableSpout(items, layout.fields)
+    if layout.attributes:
+        spout.convert(pack)
+    elif inlined(pack, "item") != "item":
+        spout.convert(lambda item: (pack(item),))
+    return spout
 
 
 class SameTask(CustomGrouping):

@@ -19,12 +19,11 @@ from topo.api.streams import DEFAULT_STREAM, streams_of
 from topo.api.topology import Topology
 from topo.api.watermarks import WatermarkStrategy
 from topo.builder import BoltDeclarer, TopologyBuilder
-from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import TopologyError, UserError
 from topo.streams.async_calls import AsyncCall
 from topo.streams.broadcasting import EnrichBolt
 from topo.streams.chain import Chain, ChainStep, Leaf, opener
-from topo.streams.components import KeyedProcessBolt, PackedItems, RunningBolt, SameTask, StepsBolt
+from topo.streams.components import KeyedProcessBolt, RunningBolt, SameTask, StepsBolt, spout_of_items
 from topo.streams.graph import (
     KEYED,
     MAIN,
@@ -159,7 +158,7 @@ class Lowering:
         read: Layout | None = layout
         spout, positions = node.function, None
         if node.kind == "from_iterable":
-            spout = _declared(node, IterableSpout(PackedItems(node.function, layout, str(node)), layout.fields))
+            spout = _declared(node, spout_of_items(node.function, layout, str(node)))
         elif node.kind == "from_spout":
             read, positions = self._read_fields(node, spout, DEFAULT_STREAM)
         self._builder.set_spout(name, spout, parallelism)

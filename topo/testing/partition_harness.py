@@ -12,7 +12,8 @@ from topo.api.context import TaskContext
 from topo.api.partition_values import PartitionProgress, StoredPartition, joined, owned
 from topo.api.partitions import PartitionedSpout
 from topo.api.streams import declared_streams
-from topo.emission.partition_messages import PartitionBegun, PartitionForgotten, PartitionMessages, PartitionsFound, PassedOver
+from topo.emission.message_collectors import PassedOver
+from topo.emission.partition_messages import PartitionBegun, PartitionForgotten, PartitionMessages, PartitionsFound
 from topo.operators.time.watermarks import InputStatus
 from topo.testing.clock import ManualClock
 from topo.tracking.partition_positions import PartitionPositions

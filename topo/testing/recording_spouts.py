@@ -98,6 +98,12 @@ class CheckedSpoutCollector(Checked):
         """Pass over a record of a partition; as a dead letter it is a message until that is stored."""
         self._partitions.give_up(partition, position, record, error)
 
+    def pass_over(self, message_id: Any, record: Any, error: Exception | None) -> None:
+        """Pass over a record, as an `IterableSpout` does with an item that it cannot emit."""
+        # The spout has come further by it; `next_tuple` adds one.
+        self._state.empty_calls = -1
+        self._partitions.pass_over(message_id, record, error)
+
     def end_of_input(self) -> None:
         self._inner.end_of_input()
         self._state.has_ended = True

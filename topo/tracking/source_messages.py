@@ -23,7 +23,6 @@ from topo.dead_letters.payload import pack_or_say_each
 from topo.hot import Pending
 from topo.tracking.dead_letter_reports import DeadLetterReports
 from topo.tracking.failure_causes import cause_of
-from topo.tracking.partition_positions import MessageId
 from topo.tracking.position_reports import PositionReports
 from topo.tracking.replayed_letters import ReplayedLetters, is_letter
 from topo.tracking.retries import Backoff, GivenUpMessage, RetryBook
@@ -184,7 +183,7 @@ class SourceMessages:
         """A partition that has ended is gone."""
         self._positions.forget_partition(name)
 
-    def pass_over(self, message: MessageId, record: Any, error: Exception | None) -> None:
+    def pass_over(self, message: Any, record: Any, error: Exception | None) -> None:
         """Move the position behind a record that is no row, at once or when its dead letter is stored."""
         (message,) = self.ids_of([message])
         if error is not None:

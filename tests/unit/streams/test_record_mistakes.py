@@ -51,10 +51,27 @@ def test_a_record_that_a_source_cannot_send_is_reported_without_a_line_of_genera
         return flow.build()
 
     test = TopologyTest(build)
-    test.advance("1s")
-    error = test.errors()[0]
+    test.run()
+    (error,) = test.errors()
     assert "gives a list, and its type is not known here" in error.message
     assert error.message.startswith("from_iterable at test_record_mistakes.py:") and error.file == ""
+
+
+def test_items_that_a_source_cannot_send_are_dead_letters_and_the_others_follow() -> None:
+    """The first one was met again and again, and the run never ended."""
+
+    def build() -> Any:
+        flow = StreamBuilder("program")
+        flow.from_iterable(lambda: [Click("a", 1), "b", Total(3), Click("d", 4)], of=Click).map(lambda c: c.user, name="m").to(
+            print
+        )
+        return flow.build()
+
+    test = TopologyTest(build)
+    test.run()
+    assert test.emitted("items") == [("a", 1), ("d", 4)]
+    assert [dead.values for dead in test.dead_letters()] == [("b",), (Total(3),)]
+    assert "was given a str, where records are of Click" in test.dead_letters()[0].why
 
 
 @pytest.mark.parametrize("items", [[["a"]], [Color.RED], ["a", ("b", ["c"])]])

@@ -18,7 +18,6 @@ class CheckpointedPartitions:
         parts: of the task.
         spout: its `on_committed` is called.
         want_checkpoint: asks the master for a checkpoint soon.
-        give_up: makes a dead letter of the next checkpoint, of values, their error and their position.
     """
 
     def __init__(
@@ -26,14 +25,12 @@ class CheckpointedPartitions:
         parts: TaskParts,
         spout: PartitionedSpout,
         want_checkpoint: Callable[[], None],
-        give_up: Callable[[Any, Exception, Any], None],
     ) -> None:
         self._state = parts.state
         self._context = parts.spec.context
         self._reports = parts.reports
         self._spout = spout
         self._want_checkpoint = want_checkpoint
-        self._give_up = give_up
         self._positions = PartitionPositions()
         self._changes: list[tuple[int, dict[str, Any]]] = []
         """For each snapshot since the last complete one: its checkpoint, and the positions that had moved."""
@@ -58,11 +55,9 @@ class CheckpointedPartitions:
         """Leave a partition out of the next checkpoint."""
         self._positions.forget(name)
 
-    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
-        """Make a dead letter of the next checkpoint."""
+    def pass_over(self, message: tuple[str, Any]) -> None:
+        """Take the position of a record that is no row."""
         self._positions.reach(*message)
-        if error is not None:
-            self._give_up((record,), error, message)
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
 

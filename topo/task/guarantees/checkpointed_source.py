@@ -62,7 +62,7 @@ class CheckpointedSource(SourceGuarantee):
         self.output = OutputState(parts, watermarks)
         self._partitions: CheckpointedPartitions | None = None
         if isinstance(spout, PartitionedSpout):
-            self._partitions = CheckpointedPartitions(parts, spout, self._want_checkpoint, self._give_up)
+            self._partitions = CheckpointedPartitions(parts, spout, self._want_checkpoint)
         self.partitions = self._partitions
         self.checkpoints = self
         self._unresolved = UnresolvedMessages()
@@ -135,6 +135,15 @@ class CheckpointedSource(SourceGuarantee):
             self._partitions.emitted(messages)
         elif messages:
             self.uncommitted.reach(messages[-1])
+
+    def pass_over(self, message: Any, record: Any, error: Exception | None) -> None:
+        """Make a dead letter of the next checkpoint."""
+        if self._partitions is not None:
+            self._partitions.pass_over(message)
+        else:
+            self.uncommitted.reach(message)
+        if error is not None:
+            self._give_up((record,), error, message)
 
     def _want_checkpoint(self) -> None:
         if not self._early_checkpoint_requested:

@@ -68,15 +68,6 @@ class SourcePartitions(Protocol):
     def forget_partition(self, name: str) -> None:
         """A partition that has ended is gone: its position is stored no more."""
 
-    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
-        """The position of a partition passes a record that is no row.
-
-        Args:
-            message: partition and position.
-            record: its bytes.
-            error: why it is a dead letter; None: it is none.
-        """
-
 
 class SourceGuarantee(ABC):
     """Delivery of the messages of one spout task.
@@ -155,6 +146,16 @@ class SourceGuarantee(ABC):
     @abstractmethod
     def note_order(self, messages: Sequence[Any]) -> None:
         """Take the ids that a retrying spout has emitted over all its streams, in order, before `admit` has them by stream."""
+
+    @abstractmethod
+    def pass_over(self, message: Any, record: Any, error: Exception | None) -> None:
+        """Have the position pass a record that is no row.
+
+        Args:
+            message: its position; of a spout with partitions, partition and position.
+            record: its values or bytes.
+            error: why it is a dead letter; None: it is none.
+        """
 
     @abstractmethod
     def admit(self, stream: StreamRows, messages: list[Any], *, first_time: bool, now: float) -> None:

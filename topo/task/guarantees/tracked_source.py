@@ -113,7 +113,7 @@ class TrackedSource(SourceGuarantee):
         """Leave a partition out of the next report."""
         self.source_messages.forget_partition(name)
 
-    def pass_over(self, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
+    def pass_over(self, message: Any, record: Any, error: Exception | None) -> None:
         """Have the dead letter stored; the position waits for that."""
         self._taken += error is not None
         self.source_messages.pass_over(message, record, error)

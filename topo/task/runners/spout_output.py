@@ -10,7 +10,7 @@ from typing import Any
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.emission.emitter import StreamRows
-from topo.emission.message_collectors import REFUSED, MessageCollector, message_collector
+from topo.emission.message_collectors import REFUSED, MessageCollector, PassedOver, message_collector
 from topo.emission.partition_messages import (
     PartitionExpected,
     PartitionForgotten,
@@ -18,7 +18,6 @@ from topo.emission.partition_messages import (
     PartitionOver,
     PartitionsFound,
     PartitionSignal,
-    PassedOver,
 )
 from topo.emission.time_cuts import send_in_pieces
 from topo.errors import TopoInternalError
@@ -79,21 +78,25 @@ class SpoutOutput(TaskOutput):
             self._judge_ids(source, now)
         send_rows = partial(self._send_rows, source, first_time, now)
         if first_time and (collector.signals or time.is_used or time.is_idle):
-            send_in_pieces(collector, time, send_rows, self.send_event_time, partial(self._on_partition, source.partitions))
+            send_in_pieces(collector, time, send_rows, self.send_event_time, partial(self._on_signal, source))
         else:
             send_rows()
         collector.clear()
         if self._outbound.is_flush_due(now):
             source.flush(now)
 
-    def _on_partition(self, partitions: SourcePartitions | None, signal: PartitionSignal) -> None:
+    def _on_signal(self, source: SourceGuarantee, signal: PassedOver | PartitionSignal) -> None:
         """Take a change of partitions, or a record that is passed over, at its place between the rows."""
-        time = self.watermarks
-        if partitions is None:
-            raise TopoInternalError(f"{signal!r} from a spout without partitions")
         if isinstance(signal, PassedOver):
-            partitions.pass_over(signal.message, signal.record, signal.error)
-        elif isinstance(signal, PartitionExpected):
+            source.pass_over(signal.message, signal.record, signal.error)
+        elif source.partitions is None:
+            raise TopoInternalError(f"{signal!r} from a spout without partitions")
+        else:
+            self._on_partition(source.partitions, signal)
+
+    def _on_partition(self, partitions: SourcePartitions, signal: PartitionSignal) -> None:
+        time = self.watermarks
+        if isinstance(signal, PartitionExpected):
             if time.partitions is not None:
                 time.partitions.expect(signal.name, signal.watermark)
         elif isinstance(signal, PartitionOver):
