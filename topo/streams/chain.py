@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any, get_origin
 from uuid import UUID
 
@@ -28,6 +28,7 @@ import msgspec
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import UserError
+from topo.streams.functions import list_problem
 from topo.streams.graph import MAIN, REST, Site
 from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
@@ -37,6 +38,8 @@ from topo.user_errors import blame_place
 _log = logging.getLogger("topo.streams")
 _KEYS = frozenset({str, int, bytes, bool, type(None)})
 _OTHER_KEYS = (float, datetime, date, time, timedelta, Decimal, UUID)
+_LISTS = frozenset({tuple, set, frozenset, range, map, filter, GeneratorType})
+"""Types of what `flat_map` takes as it is, beside lists."""
 _INDENT = "    "
 
 
@@ -191,7 +194,7 @@ class _Writer:
         self._chain, self._adds = chain, adds
         self._lines: list[str] = []
         self._owners: list[Chain | ChainStep | Leaf] = []
-        self._space = {**space, "SCALARS": SCALARS, "KEYS": _KEYS, "DecodeError": msgspec.DecodeError}
+        self._space = {**space, "SCALARS": SCALARS, "KEYS": _KEYS, "LISTS": _LISTS, "DecodeError": msgspec.DecodeError}
         self._last = 0
 
     def put(self, depth: int, owner: Chain | ChainStep | Leaf, *lines: str) -> None:
@@ -291,7 +294,8 @@ class _Writer:
         elif kind == "flat_map":
             items, new = self._fresh("v"), self._fresh("r")
             self.put(depth, step, f"{items} = {result}")
-            self.put(depth, step, f"if type({items}) is str: {self._named('refuse', _refuse_text)}({items})")
+            check = self._named("check", _check_items)
+            self.put(depth, step, f"if type({items}) is not list and type({items}) not in LISTS: {check}({items})")
             self.put(depth, step, f"for {new} in {items}:")
             r, depth = new, depth + 1
         elif kind in ("filter", "only", "branch"):
@@ -363,8 +367,10 @@ def _check_result(value: Any) -> None:
         raise UserError(f"{what}; give a function whose return type is annotated, or the class itself, as in into={name}")
 
 
-def _refuse_text(given: str) -> None:
-    raise UserError(f"flat_map was given the str {given!r:.80}, which would become its characters; return a list")
+def _check_items(given: Any) -> None:
+    """Refuse one record in the place of a list of records."""
+    if (problem := list_problem(given)) is not None:
+        raise UserError(f"flat_map was given the {type(given).__name__} {given!r:.80}, {problem}")
 
 
 class _TimeCheck:

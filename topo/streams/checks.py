@@ -160,6 +160,8 @@ def _function(node: Node) -> Iterator[str]:
         yield f"from_spout takes a spout, an instance; got {function!r:.60} ({type(function).__name__})"
     if node.kind == "only" and (not callable(function) or get_origin(function) is not None):
         yield f"only takes a class or a type guard; got {function!r:.60}"
+    elif node.kind == "only" and not isinstance(function, type) and (problem := problem_of(function, "only", 1, "record")):
+        yield problem
     if node.kind == "async_map":
         yield from _async_function(node)
     if node.kind == "from_iterable":

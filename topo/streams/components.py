@@ -22,6 +22,7 @@ from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector,
 from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import ResultsLostError, UserError
 from topo.streams.chain import Chain, Leaf, inlined, run_one, walk
+from topo.streams.functions import list_problem
 from topo.streams.joins import WindowJoin
 from topo.streams.process import OUT_EMIT, KeyedProcess, install
 from topo.streams.records import KEY, SCALARS, Layout
@@ -432,7 +433,7 @@ class WindowResults(ProcessWindowFunction):
         if isinstance(self._function, WindowJoin):
             self._function.count_unmatched(window, context.metrics)
         results = self._function(key, window)
-        if results is None or isinstance(results, str):
-            raise UserError(f"the function of {self._chain.label} returned {results!r:.80}; return a list of records")
+        if (problem := list_problem(results)) is not None:
+            raise UserError(f"the function of {self._chain.label} returned {results!r:.80}, {problem}")
         for result in results:
             self._run(key, result, collector.emit)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from topo.streams.captured import own_function
 from topo.streams.records import changes
 from topo.streams.type_facts import named
 
+_PARTS = {str: "characters", bytes: "numbers", bytearray: "numbers"}
 _ITEMS = (Iterable, Iterator, Sequence, Generator, list, tuple, set, frozenset)
 
 
@@ -50,6 +51,28 @@ def item_type(returned: Any) -> Any:
     return arguments[0] if origin in _ITEMS and arguments else None
 
 
+def parts_of(record: Any) -> str | None:
+    """Return what a record of this type would become where it is taken for a list of records; None where that may be meant."""
+    record = named(record)
+    cls = get_origin(record) or record
+    if not isinstance(cls, type):
+        return None
+    if cls is dict or is_typeddict(cls):
+        return "keys"
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return "fields"
+    return next((parts for base, parts in _PARTS.items() if issubclass(cls, base)), None)
+
+
+def list_problem(given: Any) -> str | None:
+    """Return why a value is no list of records, behind its name, and the fix; None where it can be taken for one."""
+    cls = type(given)
+    if (parts := parts_of(cls)) is not None:
+        return f"which would become its {parts}; return a list of records"
+    is_list = hasattr(cls, "__iter__") or hasattr(cls, "__getitem__")
+    return None if is_list else "which is no list; return a list of records"
+
+
 def aggregated_type(parts: Sequence[Any], into: Any) -> Any:
     """Return the type of the results that aggregates give, as functions declare it; Any where they do not."""
     if into is not None:
@@ -81,8 +104,9 @@ def problem_of(function: Any, method: str, arguments: int, what: str) -> str | N
         return f"{method} was given an async function, and nothing would await it; give it to async_map"
     if own is not None and inspect.isgeneratorfunction(own) and method not in ("flat_map", "process", "from_iterable"):
         return f"{method} was given a generator function, which would not run; give it to flat_map"
-    if method == "flat_map" and own is not None and result_type(function) is str:
-        return "flat_map was given a function that returns str, which would become its characters; return a list"
+    if method in ("flat_map", "process") and (parts := parts_of(returned := result_type(function))) is not None:
+        shown = getattr(returned, "__name__", returned)
+        return f"{method} was given a function that returns {shown}, which would become its {parts}; return a list of records"
     return signature_problem(function, method, arguments, what)
 
 

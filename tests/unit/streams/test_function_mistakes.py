@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,6 +38,23 @@ def spelled(word: str) -> str:
     return word
 
 
+class Pair(NamedTuple):
+    left: str
+    right: str
+
+
+def pair(word: str) -> Pair:
+    return Pair(word, word)
+
+
+def as_dict(word: str) -> dict[str, str]:
+    return {"word": word}
+
+
+def encoded(word: str) -> bytes:
+    return word.encode()
+
+
 def as_list(word: str) -> list:
     return [word]
 
@@ -57,6 +75,23 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "async": (lambda flow: words(flow).map(later).to(print), ["map was given an async function", "async_map"]),
     "generator": (lambda flow: words(flow).map(generated).to(print), ["give it to flat_map"]),
     "text": (lambda flow: words(flow).flat_map(spelled).to(print), ["would become its characters; return a list"]),
+    **{
+        f"flat_map with {function.__name__}": (
+            partial(lambda function, flow: words(flow).flat_map(function).to(print), function),
+            [f"flat_map was given a function that returns {shown}, which would become its {parts}; return a list of records"],
+        )
+        for function, shown, parts in (
+            (pair, "Pair", "fields"),
+            (Pair, "Pair", "fields"),
+            (as_dict, "dict", "keys"),
+            (encoded, "bytes", "numbers"),
+        )
+    },
+    "async guard": (lambda flow: words(flow).only(later).to(print), ["only was given an async function"]),
+    "parameters of a guard": (
+        lambda flow: words(flow).only(lambda: True).to(print),
+        ["only calls its function with 1 (record), but it takes ()"],
+    ),
     "parameters": (
         lambda flow: words(flow).key_by(str).reduce(lambda word: word).to(print),
         ["reduce calls its function with 2 (so_far, record), but it takes (word)"],

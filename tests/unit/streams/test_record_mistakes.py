@@ -86,7 +86,19 @@ def test_items_of_a_list_that_a_source_cannot_send_are_refused_at_build(items: l
 
 AT_THE_RECORD: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], str, str]] = {
     "flat_map of text": (lambda given: given.flat_map(lambda word: word), "UserError", "given the str 'a', which would become"),
-    "flat_map of no items": (lambda given: given.flat_map(lambda _word: 5), "TypeError", "'int' object is not iterable"),
+    "flat_map of no items": (
+        lambda given: given.flat_map(lambda _word: 5),
+        "UserError",
+        "the int 5, which is no list; return",
+    ),
+    "flat_map of nothing": (lambda given: given.flat_map(lambda _word: None), "UserError", "given the NoneType None, which is"),
+    "flat_map of a NamedTuple": (
+        lambda given: given.flat_map(lambda _word: Total(3)),
+        "UserError",
+        "flat_map was given the Total Total(count=3), which would become its fields; return a list of records",
+    ),
+    "flat_map of a dict": (lambda given: given.flat_map(lambda word: {"a": word}), "UserError", "which would become its keys"),
+    "flat_map of bytes": (lambda given: given.flat_map(str.encode), "UserError", "which would become its numbers"),
     "a key function": (lambda given: given.key_by(lambda word: word.upper(1)).values(), "TypeError", "takes no arguments"),
     "a time": (lambda given: given.with_event_time(lambda _word: 1.5), "UserError", "given 1.5 (float); return whole milli"),
     "a record of unknown type": (
