@@ -13,6 +13,7 @@ from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.config import parse_size
 from topo.connectors.file_folders import shown_url
+from topo.connectors.given_paths import check_path
 from topo.connectors.partition_folders import NAME_BYTES, folder_of
 from topo.connectors.row_formats import CsvFormat, JsonFormat, ParquetFormat, RowFormat
 from topo.connectors.staged_files import StagedFiles
@@ -92,6 +93,7 @@ class FilesSink(TwoPhaseSink):
         self._partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         _check_names("partition_by", self._partition_by)
         _check_names("fields", fields or ())
+        check_path("FilesSink", url)
         self._url, self._options = url, dict(storage_options or {})
         self._roll_rows, self._roll_size = roll_rows, parse_size(roll_size)
         if self._roll_size < 1:

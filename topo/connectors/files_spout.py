@@ -21,6 +21,7 @@ from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_r
 from topo.connectors.file_formats import ReadFile, decompressed, is_compressed, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
+from topo.connectors.given_paths import check_path
 from topo.connectors.line_reader import LineReader
 from topo.connectors.record_decoder import Decode, decoder_of
 from topo.connectors.unread_bytes import UnreadBytes
@@ -105,6 +106,7 @@ class FilesSpout(PartitionedSpout):
         Raises:
             ConfigError: an argument cannot be used.
         """
+        check_path("FilesSpout", url)
         path = local_path(url)
         if not is_remote(os.fspath(url)) and "*" in path.name and not path.exists():
             fix = f"give the folder, and pattern={path.name!r}"

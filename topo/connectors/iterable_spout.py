@@ -59,6 +59,10 @@ class IterableSpout(RetryingSpout):
         """
         if (problem := items_problem(items)) is not None:
             raise UserError(f"IterableSpout was given {problem}")
+        if isinstance(fields, str) and len(fields) > 1:
+            raise UserError(
+                f"IterableSpout was given fields={fields!r}, of which each character would be a name; give ({fields!r},)"
+            )
         self.outputs = self._fields = tuple(fields)
         self._is_single = len(self._fields) == 1
         self._items = items

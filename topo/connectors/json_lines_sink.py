@@ -13,6 +13,7 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.given_paths import check_path
 from topo.connectors.json_rows import json_line
 from topo.connectors.line_files import mend, move_lines, remove_staged, size_of, write_at
 from topo.connectors.spilling import Spilling
@@ -51,6 +52,7 @@ class JsonLinesSink(TwoPhaseSink):
                 `message_timeout`.
         """
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
+        check_path("JsonLinesSink", path)
         self._path = Path(path)
 
     def open(self, context: TaskContext) -> None:

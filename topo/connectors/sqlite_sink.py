@@ -7,18 +7,22 @@ from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 from uuid import UUID
 
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.given_paths import check_path
 from topo.connectors.sqlite_table import SqliteTable
 from topo.connectors.staged_table import RowBuilder, StagedTable, TableColumns
 from topo.durable import make_folder
-from topo.errors import UnsupportedValueError
+from topo.errors import ConfigError, UnsupportedValueError
 
 _LARGEST_INTEGER = (1 << 63) - 1
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+"""SQLite takes no notice of the case of ASCII in names of columns, and of no other."""
 
 
 class SqliteSink(TwoPhaseSink):
@@ -61,8 +65,15 @@ class SqliteSink(TwoPhaseSink):
             ConfigError: an argument cannot be used.
         """
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
+        check_path("SqliteSink", path)
         self._path = Path(path)
         self._columns = TableColumns("SqliteSink", columns, key)
+        if len({name.translate(_LOWER) for name in self._columns.names}) < len(self._columns.names):
+            raise ConfigError(
+                f"SqliteSink: columns={columns!r} has names that differ in case alone, one column to SQLite; rename one"
+            )
+        if not isinstance(table, str) or not table:
+            raise ConfigError(f"SqliteSink: table={table!r:.60} must be the name of a table")
         self._name = table
 
     def open(self, context: TaskContext) -> None:

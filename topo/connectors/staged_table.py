@@ -8,7 +8,7 @@ transaction, so a move can be repeated by any process at any time.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -148,6 +148,10 @@ class StagedTable:
         self._spilling.done()
 
 
+def _as_names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+
+
 class TableColumns:
     """The columns that a sink writes, and those of them that are its key.
 
@@ -158,8 +162,9 @@ class TableColumns:
 
     def __init__(self, sink: str, columns: str | Sequence[str], key: str | Sequence[str] | None) -> None:
         """Check the arguments of a sink. Raises ConfigError: they cannot be used."""
-        self.names = (columns,) if isinstance(columns, str) else tuple(columns)
-        self.key = (key,) if isinstance(key, str) else tuple(key or ())
+        self.names, self.key = _as_names(columns), () if key is None else _as_names(key)
+        if not all(isinstance(name, str) for name in (*self.names, *self.key)):
+            raise ConfigError(f"{sink}: columns={columns!r} and key={key!r} must be names of columns, such as ('at', 'url')")
         if not self.names or len(set(self.names)) < len(self.names):
             raise ConfigError(f"{sink}: columns={columns!r} must be different names, one at least")
         if any(name.startswith("__") for name in self.names):

@@ -7,7 +7,7 @@ import glob
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.config import parse_duration
 from topo.connectors.followed_file import FollowedFile
+from topo.connectors.given_paths import check_path
 from topo.connectors.line_reader import LineReader
 from topo.errors import ConfigError
 
@@ -74,7 +75,9 @@ class TailSpout(RetryingSpout):
         Raises:
             ConfigError: an argument cannot be used.
         """
-        given = [path] if isinstance(path, str | os.PathLike) else list(path)
+        given = [path] if isinstance(path, str) or not isinstance(path, Iterable) else list(path)
+        for one in given:
+            check_path("TailSpout", one)
         self._paths = [Path(one) for one in given]
         if not given or len(set(self._paths)) < len(given):
             raise ConfigError(f"TailSpout follows one file in each task; give paths, each once, not {given!r}")

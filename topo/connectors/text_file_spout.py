@@ -9,6 +9,7 @@ from pathlib import Path
 
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
+from topo.connectors.given_paths import check_path
 from topo.connectors.line_reader import LineReader
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 
@@ -50,8 +51,11 @@ class TextFileSpout(RetryingSpout):
         """
         if repeat < 1:
             raise ConfigError(f"repeat={repeat!r} must be at least 1")
+        if not isinstance(pattern, str):
+            raise ConfigError(f"pattern={pattern!r:.60} must be a text, such as '*.log'")
         if isinstance(exclude, str):
             raise ConfigError(f"exclude={exclude!r} must be names of subfolders, such as ({exclude!r},)")
+        check_path("TextFileSpout", path)
         self._path = Path(path)
         self._pattern = pattern
         self._exclude = frozenset(exclude)
