@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType, GeneratorType, MethodType
 from typing import Any, get_origin
 
 from msgspec import Struct
@@ -55,7 +56,7 @@ _CALLED_WITH = {
 _WINDOW_CALLS = {"reduce": (2, "so_far, record"), "top_n": (1, "record"), "process": (2, "key, window")}
 _METHODS = {"open": (), "close": (), "on_timer": ("timestamp", "context", "out")}
 _METHODS |= dict.fromkeys(("process", "process_left", "process_right"), ("record", "context", "out"))
-_VALUES = (str, bytes, int, float, list, tuple, dict, set)
+_VALUES = (str, bytes, int, float, list, tuple, dict, set, FunctionType, MethodType, GeneratorType, SideOutput)
 """An instance of these is no type, where one is wanted. (Types in quotes could not be resolved.)"""
 _NUMBERS = {
     "parallelism": "parallelism={!r} must be",
@@ -230,7 +231,7 @@ def _settings(node: Node) -> Iterator[str]:
         isinstance(fields, list | tuple) and all(isinstance(one, str) for one in fields)
     ):
         yield f"fields={fields!r} must be a tuple of names, such as ('at', 'url')"
-    if node.kind == "parse_json" and node.record is not None and _is_value(node.record):
+    if node.kind == "parse_json" and node.record is not None and is_value(node.record):
         yield f"parse_json takes a type, such as Click; got {node.record!r:.60}"
     for tag in settings.get("sides") or ():
         if not isinstance(tag, SideOutput):
@@ -333,7 +334,7 @@ def _state(declared: KeyedDeclaration[Any]) -> Iterator[str]:
             what = f"the state {declared.name!r}: a {key.__name__} as key cannot be stored"
             yield f"{what}; make it a NamedTuple or a frozen dataclass"
     for of in (declared.of, *keys):
-        if _is_value(of):
+        if is_value(of):
             yield f"the state {declared.name!r} takes a type, such as int; got {of!r:.60}"
         else:
             yield from (f"the state {declared.name!r}: {problem}" for problem in _type(of, is_kept=True))
@@ -350,14 +351,14 @@ def _type(record: Any, *, is_kept: bool) -> Iterator[str]:
         yield str(error)
 
 
-def _is_value(given: Any) -> bool:
+def is_value(given: Any) -> bool:
     """Return whether something is a value where a type is wanted."""
     return isinstance(given, _VALUES) or (not isinstance(given, type) and has_fields(type(given)))
 
 
 def _record(node: Node) -> Iterator[str]:
     for record in (node.record, *node.side_records.values()):
-        if _is_value(record):
+        if is_value(record):
             if node.kind != "parse_json":
                 yield f"of={record!r:.60} must be a type, such as str"
             continue

@@ -188,7 +188,10 @@ def enriched(stream: Drawn, table: Any, function: Any, of: Any, name: str | None
 def _joined(
     both: Drawn, kind: str, operator: Any, function: Any, tags: tuple[Any, ...], of: Any, name: str | None, **settings: Any
 ) -> Node:
-    settings |= {"call": (function, kind, 2, "left, right"), "sides": tuple(dict.fromkeys(tags))}
+    settings |= {
+        "call": (function, kind, 2, "left, right"),
+        "sides": tuple(tag for place, tag in enumerate(tags) if tag not in tags[:place]),
+    }
     return both._add(kind, operator, record=of or result_type(function), name=name, keyed=True, **settings)
 
 

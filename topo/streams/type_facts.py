@@ -25,7 +25,8 @@ def substituted(kind: Any, given: dict[Any, Any]) -> Any:
     parameters = getattr(kind, "__parameters__", ())
     if isinstance(kind, TypeVar):
         return given.get(kind, kind)
-    if not parameters or isinstance(kind, type):
+    if not parameters or isinstance(kind, type) or isinstance(getattr(type(kind), "__parameters__", None), tuple):
+        # The last is an instance of a generic class: `build` refuses it.
         return kind
     return kind[tuple(given.get(one, one) for one in parameters)]
 

@@ -251,6 +251,8 @@ def scripts_of(
         UserError: an item is not what a source may hold; the message names it.
         UnsupportedValueError: it has a value that cannot be emitted.
     """
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise UserError(f"source {component!r} was given {items!r:.60} ({type(items).__name__}); give a list of its items")
     widths = {stream.name: 1 if stream.columnar else len(stream.fields) for stream in streams}
     columnar = {stream.name: stream for stream in streams if stream.columnar}
     scripts = [Script(component, index, []) for index in range(tasks)]

@@ -9,10 +9,13 @@ from typing import Any, Generic, TypeVar, overload
 
 from topo.api.spout import RetryingSpout
 from topo.api.two_phase import TwoPhaseSink
+from topo.emission.emitter import checked_timestamp
 from topo.errors import NotFoundError, UserError
 from topo.master.commands import RecordError
 from topo.plan.parallelism import with_parallelism
-from topo.streams import KeyedStream, SideOutput, Stream, StreamBuilder
+from topo.streams import KeyedStream, SideOutput, Stream, StreamBuilder, WindowedStream
+from topo.streams.checks import is_value
+from topo.streams.functions import problem_of
 from topo.streams.records import Layout, layout_of
 from topo.streams.results import StreamKey
 from topo.streams.stream import DrawnStream
@@ -49,6 +52,8 @@ class StreamInput(Generic[T]):
             UserError: the source has ended. So for `watermark` and `idle`.
         """
         self._check_open("send")
+        if at is not None:
+            checked_timestamp(at, f"source {self._name!r} was given at")
         for record in records:
             packed = self._pack(record)
             self._test._feed(self._name, packed if self._is_record else (packed,), at)
@@ -57,6 +62,7 @@ class StreamInput(Generic[T]):
     def watermark(self, timestamp: int) -> None:
         """Promise that no record with a timestamp <= `timestamp` follows. A `with_event_time` behind makes its own instead."""
         self._check_open("watermark")
+        checked_timestamp(timestamp, f"source {self._name!r} was given the watermark")
         self._mark(WATERMARK(timestamp))
 
     def idle(self) -> None:
@@ -119,6 +125,10 @@ class StreamTest:
     """
 
     def __init__(self, *, seed: int = 0, parallelism: Mapping[str, int] | None = None, **settings: Any) -> None:
+        if parallelism is not None and not isinstance(parallelism, Mapping):
+            raise UserError(
+                f"StreamTest was given parallelism={parallelism!r:.60}; give numbers by component, such as {{'visits': 2}}"
+            )
         self.flow = StreamBuilder("test")
         self.seed, self._parallelism = seed, dict(parallelism or {})
         often = {"checkpoint_interval": _CHECKPOINTS, "checkpoint_pause": _CHECKPOINTS}
@@ -132,6 +142,8 @@ class StreamTest:
     def source(self, of: type[T], name: str | None = None) -> StreamInput[T]:
         """Return a source of records of a type; by default its name is `source`, `source-2`, ..."""
         self._check_open("source")
+        if is_value(of):
+            raise UserError(f"source takes the type of its records, such as str; got {of!r:.60}")
         given = name or ("source" if not self._names else f"source-{len(self._names) + 1}")
         self._names.append(given)
         return StreamInput(self, given, of)
@@ -148,7 +160,13 @@ class StreamTest:
         Other arguments are those of `StreamTest`. An exception of the test gets a note with the seed.
         """
 
+        if not isinstance(seeds, Iterable):
+            raise UserError(f"every_seed takes seeds, such as range(20); got {seeds!r:.60}")
+
         def decorated(body: Callable[[StreamTest], None]) -> Callable[[], None]:
+            if (problem := problem_of(body, "every_seed", 1, "test")) is not None:
+                raise UserError(problem)
+
             def run() -> None:
                 for seed in seeds:
                     try:
@@ -166,7 +184,7 @@ class StreamTest:
 
     def side(self, stream: DrawnStream, tag: SideOutput[V]) -> Seen[V]:
         """Return what an operator gives to a side output."""
-        return self.collect(stream.side(tag))
+        return self.collect(_drawn(stream, "side").side(tag))
 
     @overload
     def collect(self, stream: Stream[T]) -> Seen[T]: ...
@@ -175,6 +193,7 @@ class StreamTest:
     def collect(self, stream: Any) -> Seen[Any]:
         """Return the results of a stream; of a keyed one pairs of key and record."""
         self._check_open("collect")
+        stream = _drawn(stream, "collect")
         self._sinks += 1
         if isinstance(stream, KeyedStream):
             stream = stream.entries()
@@ -202,7 +221,7 @@ class StreamTest:
         self._run()
         found = {one["component"]: one["user"]["counters"] for one in self._topology().status()["components"]}
         if component not in found:
-            near = tuple(get_close_matches(component, found, n=2))
+            near = tuple(get_close_matches(str(component), found, n=2))
             raise NotFoundError(f"the topology has no component {component!r}.", near)
         return dict(found[component])
 
@@ -253,6 +272,13 @@ class StreamTest:
 
     def _run(self) -> None:
         self._topology().run()
+
+
+def _drawn(stream: Any, call: str) -> DrawnStream:
+    if isinstance(stream, DrawnStream):
+        return stream
+    windowed = "; end its windows before, as by .count() or .process(...)" if isinstance(stream, WindowedStream) else ""
+    raise UserError(f"{call} takes a stream; got a {type(stream).__name__}{windowed}")
 
 
 class _TestSpout(RetryingSpout):

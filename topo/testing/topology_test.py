@@ -111,6 +111,8 @@ class TopologyTest:
         self._stage = Stage(self.clock, lambda source, values: self._record.refusals.append((source, values)))
         self._scripts: dict[tuple[str, int], Script] = {}
         self._lives: dict[tuple[str, int], Component] = {}
+        if sources is not None and not isinstance(sources, Mapping):
+            raise UserError(f"sources={sources!r:.60} must be items by spout, such as {{'lines': ['a b', END]}}")
         for component, items in (sources or {}).items():
             self._read_source(component, items)
         self._cluster = InProcessCluster(self.plan, self.clock, seed, self._codec, self._build_task, self._take_crashes)
@@ -120,7 +122,7 @@ class TopologyTest:
         if component not in spouts:
             raise NotFoundError(
                 f"sources: the topology has no spout {component!r}; it has {', '.join(map(repr, spouts))}.",
-                tuple(get_close_matches(component, spouts, n=2)),
+                tuple(get_close_matches(str(component), spouts, n=2)),
             )
         streams = self.plan.streams(component)
         carrier = WireRoundtrip(self._codec, component, streams)
@@ -183,7 +185,9 @@ class TopologyTest:
     def _known(self, component: str) -> str:
         ids = [found.id for found in self.plan.components]
         if component not in ids:
-            raise NotFoundError(f"the topology has no component {component!r}.", tuple(get_close_matches(component, ids, n=2)))
+            raise NotFoundError(
+                f"the topology has no component {component!r}.", tuple(get_close_matches(str(component), ids, n=2))
+            )
         return component
 
     # -- time ------------------------------------------------------------------------------------------------------------
@@ -268,7 +272,7 @@ class TopologyTest:
         if stream not in streams:
             raise NotFoundError(
                 f"component {component!r} has no stream {stream!r}; it has {', '.join(map(repr, streams)) or 'none'}.",
-                tuple(get_close_matches(stream, streams, n=2)),
+                tuple(get_close_matches(str(stream), streams, n=2)),
             )
         emissions = self._record.emissions
         values = [found.values for found in emissions if found.component == component and found.stream == stream]

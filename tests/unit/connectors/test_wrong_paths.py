@@ -1,4 +1,4 @@
-"""What is no path, and what names no columns, is refused when a source or a sink is made."""
+"""Arguments that are no path, or name no columns, are refused when a source or a sink is made."""
 
 from __future__ import annotations
 

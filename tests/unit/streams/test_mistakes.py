@@ -58,6 +58,11 @@ def one_late_tag(flow: StreamBuilder) -> None:
     joined.to(print)
 
 
+def late_dict(flow: StreamBuilder) -> None:
+    left, right = (words(flow, name).with_event_time(len).key_by(str) for name in "ab")
+    left.interval_join(right, max, late=({}, {})).to(print)  # type: ignore[arg-type]
+
+
 def late_now(flow: StreamBuilder) -> None:
     joined = words(flow).key_by(str).join_table(words(flow, "m").key_by(str).latest(), max, late=LATE_WORDS)
     joined.side(LATE_WORDS).to(print)
@@ -240,6 +245,19 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     ),
     "of with two types": (lambda flow: words(flow).map(len, of=(int, str)).to(print), ["map at", "must be a type, such as str"]),
     "of with a record": (lambda flow: words(flow).map(len, of=Order(1)).to(print), ["map at", "of=Order(id=1) must be a type"]),
+    "of with a function": (
+        lambda flow: words(flow).map(len, of=later).to(print),
+        ["map at", "of=<function later", "must be a type"],
+    ),
+    "of with a tag": (lambda flow: words(flow).map(len, of=LATE_WORDS).to(print), ["map at", "of=SideOutput(", "must be a type"]),
+    "parse_json with a tag": (
+        lambda flow: words(flow).parse_json(LATE_WORDS).to(print),
+        ["takes a type, such as Click; got Side"],
+    ),
+    "late that is no tag": (
+        late_dict,
+        ["interval_join at", "a side output is a SideOutput('name', type); got {}"],
+    ),
     "parse_json with a record": (
         lambda flow: words(flow).parse_json(Order(1)).to(print),
         ["parse_json at", "takes a type, such as Click; got Order(id=1)"],
