@@ -40,6 +40,7 @@ from topo.streams.graph import (
     readers_of,
 )
 from topo.streams.joins import CoProcess
+from topo.streams.key_types import keys_problem
 from topo.streams.naming import derived_ids
 from topo.streams.process import OUT_EMIT, KeyedDeclaration, KeyedMap, KeyedProcess, declared_state
 from topo.streams.records import has_fields, layout_of
@@ -253,7 +254,7 @@ def _settings(node: Node) -> Iterator[str]:
             yield "late= has an effect with as_of=True only; leave it out"
     elif late and len(late) != 2:
         yield f"late= takes two tags, for this stream and for the other: late=({late[0]!r:.60}, ...)"
-    yield from _sides_parallelism(node)
+    yield from _two_sides(node)
     if node.kind in RUNNING and not isinstance(settings["emit"], EmitWhen):
         yield f"emit={settings['emit']!r}: give EACH, AT_END or every('1s')"
     if node.kind == "window":
@@ -279,14 +280,16 @@ def _window_kind(settings: Mapping[str, Any]) -> Iterator[str]:
         yield f"{what}. For other windows give a WindowBolt to through(...)"
 
 
-def _sides_parallelism(node: Node) -> Iterator[str]:
-    """Two keyed streams of one operator: each record of a key has to reach the one task that has the key."""
+def _two_sides(node: Node) -> Iterator[str]:
+    """Two keyed streams of one operator: all records of a key have to reach the one task that has it, and to have equal keys."""
     source = node.inputs[0][0] if node.inputs else node
     if node.kind in KEYED and source.kind == "merge":
         left, right = (keyed_by(one) for one, _output in source.inputs)
         mine, other = left.settings["parallelism"], right.settings["parallelism"]
         if mine != other:
             yield f"its parallelism is {mine}, of {left}, but that of {right} is {other}; give both the same"
+        if (problem := keys_problem(left, right)) is not None:
+            yield problem
 
 
 def _async_settings(node: Node) -> Iterator[str]:

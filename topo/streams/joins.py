@@ -13,6 +13,7 @@ from topo.api.durations import duration_ms
 from topo.api.metrics import Metrics
 from topo.errors import UserError
 from topo.streams.chain import open_function
+from topo.streams.key_types import FirstKeys
 from topo.streams.process import OUT_EMIT, KeyedProcess, KeyedValue, StreamContext, StreamOutput
 from topo.streams.records import layout_of
 from topo.streams.results import Change, SideOutput, Windowed
@@ -185,8 +186,15 @@ class _Pairing(KeyedProcess[Any, Sided, Any]):
         self._pairs = function
 
     def open(self) -> None:
-        """Prepare the function."""
+        """Prepare the function, and look at the keys until one of either side was seen."""
         self._pairs.open()
+        self._first_keys = FirstKeys()
+        vars(self)["process"] = self._process_first
+
+    def _process_first(self, record: Sided, context: Any, out: Any) -> None:
+        if self._first_keys.are_known(context.key, left=record.left):
+            vars(self).pop("process", None)
+        type(self).process(self, record, context, out)
 
 
 def _try_again(failed: Sequence[Any], buffer: Any, time: int, timer: int, context: StreamContext[Any]) -> None:
@@ -323,9 +331,12 @@ class WindowJoin:
         """Compile how records are read, and open the function."""
         self._left, self._right = (layout_of(record).unpacker() for record in self._sides)
         open_function(self._function)
+        self._first_keys: FirstKeys | None = FirstKeys()
 
     def __call__(self, key: Any, window: Windowed[Sequence[Sided]]) -> Iterable[Any]:
         """Return the results of all pairs."""
+        if self._first_keys is not None and window.value and self._first_keys.are_known(key, left=window.value[0].left):
+            self._first_keys = None
         lefts = [self._left(one.packed) for one in window.value if one.left]
         rights = [self._right(one.packed) for one in window.value if not one.left]
         if not rights and self._outer[0]:
