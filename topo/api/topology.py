@@ -135,6 +135,10 @@ class TopologySource(ABC):
     def build(self) -> Topology:
         """Return the topology, as `TopologyBuilder.build` does."""
 
+    def build_for_workers(self) -> Topology:
+        """Return the topology; refuse a program that works in one process alone, as a test does."""
+        return self.build()
+
     def held_values(self) -> Iterable[tuple[str, object]]:
         """Return values that the topology takes along to its workers, each with the words for it, for errors."""
         return ()

@@ -64,7 +64,7 @@ def new_job(request: RunRequest) -> Job:
     topology, cluster, settings, start_from = request.topology, request.cluster, request.settings, request.start_from
     held: Iterable[tuple[str, object]] = ()
     if isinstance(topology, TopologySource):
-        held, topology = topology.held_values(), topology.build()
+        held, topology = topology.held_values(), topology.build_for_workers()
     if not isinstance(topology, Topology):
         topology = _text_of(topology)
     py_files = [*request.py_files, *(cluster.py_files if cluster is not None else ())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,4 +169,17 @@ def readers_of(nodes: list[Node]) -> Readers:
     for node in nodes:
         for source, output in node.inputs:
             found.setdefault((id(source), output), []).append(node)
+    return found
+
+
+def filled_here(graph: Graph) -> list[str]:
+    """Return a mistake for each sink that puts records into a container of this process, of which each worker has a copy."""
+    found = []
+    for node in graph.nodes:
+        owner = getattr(node.function, "__self__", None)
+        if node.kind == "call" and isinstance(owner, list | set | dict | deque):
+            what = (
+                f"to at {node.site} was given {node.function.__name__} of a {type(owner).__name__}, of which each worker has its"
+            )
+            found.append(f"{what} own; use collect() with flow.run(), or a sink such as JsonLinesSink")
     return found

@@ -14,7 +14,7 @@ from topo.errors import TopologyError, UserError
 from topo.streams.checks import problems_of, unnamed
 from topo.streams.collecting import collected_file
 from topo.streams.explaining import Explanation, explanation
-from topo.streams.graph import Graph, Node, calling_site
+from topo.streams.graph import Graph, Node, calling_site, filled_here
 from topo.streams.lowering import Lowering
 from topo.streams.records import known_type
 from topo.streams.running import run_here
@@ -101,6 +101,13 @@ class StreamBuilder(TopologySource):
             TopologyError: something is wrong; `problems` has all of it, each with file and line.
         """
         return self._lowered()[0]
+
+    def build_for_workers(self) -> Topology:
+        """Return the topology. Raises TopologyError also for a list of this process as a sink, which no worker could fill."""
+        topology = self.build()
+        if problems := filled_here(self._graph):
+            raise TopologyError(problems)
+        return topology
 
     def explain(self) -> Explanation:
         """Return the program as text: the components, the operators fused into each, and where records move.

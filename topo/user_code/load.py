@@ -108,7 +108,7 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
         raise UserError(f"{parsed.attribute} of {file.name} is no function and takes no parameters, but got {', '.join(given)}")
     if isinstance(value, TopologySource):
         with _blaming_user(file, "building the topology of"):
-            value = value.build()
+            value = value.build_for_workers()
     return LoadedTopology(checked(value, f"{reference} gave"), hash_of_code(file), _imported_since(known))
 
 
