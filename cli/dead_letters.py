@@ -43,14 +43,15 @@ def show(name: str, number: int, home: Path, as_json: bool) -> None:
     """
     from topo.operate.dead_letter_rows import dead_letter_rows
     from topo.operate.topology_index import find_topology
+    from topo.storage.shapes import LetterShape
     from topo_cli.output import print_json_rows, talk
 
     folder = find_topology(name, home)
     if as_json:
-        print_json_rows(dead_letter_rows(folder))
+        print_json_rows(dead_letter_rows(folder, LetterShape))
         return
     # Hundreds of thousands would be gigabytes.
-    rows = list(deque(dead_letter_rows(folder), number))
+    rows = list(deque(dead_letter_rows(folder, LetterShape), number))
     if not rows:
         talk(f"no dead letters in {folder.name}")
         return

@@ -133,7 +133,7 @@ def _disk(home: Path) -> tuple[str, str]:
 
 @contextmanager
 def _socket_folder() -> Iterator[Path]:
-    from topo.storage.state_folder import make_socket_folder, remove_socket_folder
+    from topo.storage.socket_folder import make_socket_folder, remove_socket_folder
 
     folder = make_socket_folder(os.environ)
     try:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from topo.errors import NotFoundError
 from topo.launch.worker_command import WORKER_MODULE
-from topo.storage.state_folder import StateFolder, TopologyFolder, remove_socket_folder
+from topo.storage.socket_folder import remove_socket_folder
+from topo.storage.state_folder import StateFolder, TopologyFolder
 
 if TYPE_CHECKING:
     from psutil import Process

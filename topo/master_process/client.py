@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -11,7 +10,10 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Self
 
+import msgspec
+
 from topo.errors import TopoEnvironmentError, UserError
+from topo.storage.shapes import AddressShape
 from topo.storage.state_folder import StateFolder, TopologyFolder, home_folder
 from topo.transport.control_client import ControlClient
 from topo.wire import control
@@ -53,24 +55,12 @@ class Client:
             AnswerTimeout: it did not answer within `timeout_s` seconds.
             UserError: it refused, or an argument is a number of more than 64 bits; the message names the reason.
         """
-        name = self.folder.name
         try:
             question = control.encode(control.Request(verb, arguments))
         except OverflowError as error:
             raise UserError(f"{verb!r} takes numbers of at most 64 bits: {error}") from error
         self._check_master()
-        try:
-            record = json.loads(self.folder.master.read_bytes())
-            if str(record["pid"]) != self.folder.owner():
-                raise ValueError(f"that of process {record['pid']}")
-            endpoint = record["client_endpoint"]
-        except (OSError, ValueError, KeyError) as error:
-            pid = self.folder.owner() or "unknown"
-            raise Unreachable(
-                f"the master of {name!r}, process {pid}, has not published its address yet: it starts, or waits for a cluster; "
-                f"try again in a moment, or `kill {pid}` ends it"
-            ) from error
-        with self._connected(endpoint) as asker:
+        with self._connected(self._endpoint_of_master()) as asker:
             until = time.monotonic() + timeout_s
             asker.ask(question)
             while (answer := asker.answer(min(_LOOK_S, timeout_s))) is None:
@@ -81,6 +71,25 @@ class Client:
         if not reply.ok:
             raise UserError(reply.error)
         return reply.result
+
+    def _endpoint_of_master(self) -> str:
+        """Return where the running master listens."""
+        pid, name = self.folder.owner() or "unknown", self.folder.name
+        try:
+            address = msgspec.json.decode(self.folder.master.read_bytes(), type=AddressShape)
+        except OSError:
+            address = AddressShape()
+        except msgspec.MsgspecError as error:
+            raise Unreachable(
+                f"{self.folder.master} is damaged ({error}), so the master of {name!r} cannot be asked; `kill {pid}` lets "
+                f"messages in flight finish and ends it, and `topo resume {name}` continues it"
+            ) from error
+        if str(address.pid) != pid or not address.client_endpoint:
+            raise Unreachable(
+                f"the master of {name!r}, process {pid}, has not published its address yet: it starts, or waits for a cluster; "
+                f"try again in a moment, or `kill {pid}` ends it"
+            )
+        return address.client_endpoint
 
     @contextmanager
     def _connected(self, endpoint: str) -> Iterator[ControlClient]:

@@ -45,7 +45,8 @@ from topo.observability.status import TopologyStatus, describe
 from topo.storage.checkpoint_store import open_store
 from topo.storage.master_record import RecordDamaged, read_record, record_by_clock
 from topo.storage.part_service import PartService
-from topo.storage.state_folder import StateFolderLost, json_lines, make_socket_folder, remove_socket_folder
+from topo.storage.socket_folder import make_socket_folder, remove_socket_folder
+from topo.storage.state_folder import StateFolderLost, json_lines
 from topo.transport import descriptors
 from topo.transport.zmq import new_key_pair
 from topo.wire import control

@@ -26,6 +26,7 @@ from msgspec import Struct
 from topo.durable import make_folder, sync_folder
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, UserError
 from topo.ids import topology_name_problem
+from topo.storage.shapes import ErrorShape, SummaryShape, misfit
 
 _LOOK_S = 0.05
 _REMOVED = ".removed"
@@ -136,13 +137,18 @@ def _older(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
 
 
-def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a JSON lines file, oldest first; a torn row is passed over, a missing file is empty."""
+def json_lines(path: Path, shape: type = dict) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a JSON lines file, oldest first; a torn row is passed over, a missing file is empty.
+
+    Raises TopoEnvironmentError at a row of another shape.
+    """
     with suppress(FileNotFoundError), open(path, "rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             with suppress(ValueError):
                 row = json.loads(line)
                 if isinstance(row, dict):
+                    if why := misfit(row, shape):
+                        raise TopoEnvironmentError(f"{path} is damaged in line {number} ({why}): correct it, or remove the file")
                     yield row
 
 
@@ -211,8 +217,8 @@ class TopologyFolder(Struct, frozen=True):
 
     def all_errors(self) -> Iterator[dict[str, Any]]:
         """Yield what went wrong, oldest first."""
-        yield from json_lines(self.older_errors)
-        yield from json_lines(self.errors)
+        yield from json_lines(self.older_errors, ErrorShape)
+        yield from json_lines(self.errors, ErrorShape)
 
     @property
     def older_history(self) -> Path:
@@ -232,11 +238,13 @@ class TopologyFolder(Struct, frozen=True):
         except OSError as error:
             raise TopoEnvironmentError(f"cannot read {self.summary}: {error.strerror}") from error
         except ValueError as error:
-            found = error
-        if not isinstance(found, dict):
-            why = f"{self.summary} is damaged: {found if isinstance(found, ValueError) else 'it holds no object'}"
-            raise TopoEnvironmentError(f"{why}; remove it, and `topo resume {self.name}` continues the topology")
-        return found
+            found, why = {}, str(error)
+        else:
+            why = misfit(found, SummaryShape)
+        if why:
+            way_out = f"remove it, and `topo resume {self.name}` continues the topology"
+            raise TopoEnvironmentError(f"{self.summary} is damaged: {why}; {way_out}")
+        return dict(found)
 
     def lock(self) -> TopologyLock:
         """Become the topology's only master. Raises as `TopologyLock`."""
@@ -268,7 +276,7 @@ class TopologyFolder(Struct, frozen=True):
 
     def owner(self) -> str:
         """Return the process id of the last that has held the lock; "" while one is about to take it. Raises OSError."""
-        return (self.path / "lock").read_text()
+        return (self.path / "lock").read_text(errors="replace")
 
     def is_running(self) -> bool:
         """Whether a master holds the lock."""
@@ -424,27 +432,3 @@ class StateFolder:
         if topology_name_problem(name) or not folder.path.is_dir():
             raise NotFoundError(f"no topology is called {name!r}.", near_misses(name, self.names()))
         return folder
-
-
-_SOCKETS = "topo-"
-"""Prefix of the names of socket folders."""
-
-
-def make_socket_folder(environment: Mapping[str, str]) -> Path:
-    """Make a private folder with a short path for ipc sockets; the process that ends the topology removes it.
-
-    It is not below XDG_RUNTIME_DIR, which a logout removes while a background topology runs on.
-    """
-    import tempfile
-
-    wanted = environment.get("TMPDIR")
-    parent = wanted if wanted and os.access(wanted, os.W_OK) else tempfile.gettempdir()
-    # Clients in other folders use it, too.
-    return Path(tempfile.mkdtemp(prefix=_SOCKETS, dir=os.path.abspath(parent)))
-
-
-def remove_socket_folder(folder: Path) -> None:
-    """Remove what `make_socket_folder` made, sockets included; gone already is fine. A folder with another name stays."""
-    # The path may come from a record on disk, which somebody can have edited or damaged.
-    if folder.name.startswith(_SOCKETS):
-        shutil.rmtree(folder, ignore_errors=True)

@@ -17,6 +17,7 @@ import pytest
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 from topo.launch.savepoints import place_of
 from topo.storage.files import open_files
+from topo.storage.socket_folder import make_socket_folder, remove_socket_folder
 from topo.storage.state_folder import (
     StateFolder,
     StateFolderLost,
@@ -24,9 +25,7 @@ from topo.storage.state_folder import (
     TopologyLock,
     append_lines,
     home_folder,
-    make_socket_folder,
     read_json_lines,
-    remove_socket_folder,
     rotate,
     write_atomically,
 )
@@ -159,13 +158,14 @@ def test_a_torn_line_spoils_only_itself(tmp_path: Path) -> None:
 
 def test_errors_are_rotated_one_older_file_is_kept_and_both_are_read_in_order(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path).create("words")
+    row = {"at_ms": 1, "kind": "E", "message": "", "component": "", "task": None, "worker": None, "file": "", "count": 1}
     for number in range(50):
-        append_lines(folder.errors, [json.dumps({"n": number}).encode()])
-        rotate(folder.errors, 90)
-    numbers = [row["n"] for row in folder.all_errors()]
+        append_lines(folder.errors, [json.dumps({**row, "line": number, "traceback": ""}).encode()])
+        rotate(folder.errors, 1500)
+    numbers = [row["line"] for row in folder.all_errors()]
     assert numbers == list(range(numbers[0], 50))
     assert 10 <= len(numbers) <= 20
-    assert folder.errors.stat().st_size < 90 and folder.older_errors.stat().st_size < 100
+    assert folder.errors.stat().st_size < 1500 and folder.older_errors.stat().st_size < 1700
 
 
 def test_there_is_one_master_and_the_second_is_told_which(tmp_path: Path) -> None:

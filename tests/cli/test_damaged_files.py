@@ -1,0 +1,75 @@
+"""Files of the state folder that hold valid JSON of another shape: commands name the file and the way out, with no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.drive import call
+from topo.launch.cluster import run_foreground
+from topo.launch.request import RunRequest
+from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo_cli.exits import Exit
+
+ERROR = {"at_ms": 1, "kind": "E", "message": "", "component": "c", "task": 1, "worker": 0, "file": "", "line": 0}
+ERROR |= {"count": 1, "traceback": ""}
+DEAD_LETTER = {"at_ms": 1, "component": "c", "message": 1, "values": [1], "attempts": 1, "errors": []}
+REPLAY = {"at_ms": 1, "dead_letter": 1, "state": "done", "why": ""}
+
+
+@pytest.fixture
+def ended(flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TopologyFolder:
+    monkeypatch.setenv("TOPO_HOME", str(tmp_path / "home"))
+    run_foreground(RunRequest(topology=str(flow), foreground=True))
+    return StateFolder(tmp_path / "home").find("flow")
+
+
+def variants(whole: dict[str, Any]) -> list[Any]:
+    """Return objects without a key, or with another value of it; the message and the values of a dead letter may be any."""
+    fewer = [{name: value for name, value in whole.items() if name != key} for key in whole]
+    return [{}, *fewer, *({**whole, key: {"x": [None]}} for key in whole if key not in ("message", "values"))]
+
+
+def test_a_summary_of_another_shape_is_reported_as_damaged(ended: TopologyFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    needed = ("topology", "status", "reason", "outcome", "uptime_s", "ended_ms", "totals", "components", "tasks", "workers")
+    summary = json.loads(ended.summary.read_bytes())
+    assert summary["totals"]["complete_latency_s"], "an object"
+    for found in ([], None, "x", 3, *variants({key: summary[key] for key in needed})):
+        ended.summary.write_text(json.dumps(found))
+        result = call(capsys, "status", "flow")
+        assert (result.code, result.out) == (Exit.FAILED, "")
+        assert f"{ended.summary} is damaged" in result.err and "remove it, and `topo resume flow`" in result.err
+        assert "LOST" in call(capsys, "list").out
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "row"),
+    [("errors", "errors", ERROR), ("dead-letters", "dead_letters", DEAD_LETTER), ("dead-letters", "replays", REPLAY)],
+)
+def test_a_row_of_another_shape_is_named_by_its_line(
+    command: str, file: str, row: dict[str, Any], ended: TopologyFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path: Path = getattr(ended, file)
+    path.write_text(json.dumps(row) + "\n")
+    assert call(capsys, command, "flow").code == Exit.DONE
+    for other in variants(row):
+        path.write_text("\n".join(map(json.dumps, (row, other, row))))
+        result = call(capsys, command, "flow")
+        assert (result.code, result.out) == (Exit.FAILED, "")
+        assert f"{path} is damaged in line 2" in result.err and "correct it, or remove the file" in result.err
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", '{"pid": [1]}', '{"pid": 1, "client_endpoint": "nowhere"}'])
+def test_a_damaged_record_of_a_running_master_is_named_with_the_way_out(
+    text: str, ended: TopologyFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ended.lock():
+        ended.master.write_text(text)
+        result = call(capsys, "status", "flow")
+    assert result.code == Exit.UNREACHABLE
+    assert f"{ended.master} is damaged" in result.err
+    assert f"`kill {os.getpid()}` lets messages in flight finish and ends it, and `topo resume flow`" in result.err
