@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -91,8 +92,20 @@ def _no_color(_ctx: click.Context, _param: click.Parameter, value: bool) -> None
         os.environ["NO_COLOR"] = "1"
 
 
+def _no_more(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> None:
+    """Refuse arguments behind TOPOLOGY; show parameters with the option that they need."""
+    for value in values:
+        name, is_given, _ = value.partition("=")
+        if not is_given or not name.isidentifier():
+            raise click.UsageError(f"there is one TOPOLOGY, and nothing behind it: {quote(value)}")
+    if values:
+        options = " ".join(f"-p {quote(value)}" for value in values)
+        raise click.UsageError(f"parameters of the topology function are given with -p: {options}")
+
+
 name_argument = click.argument("name", metavar="NAME")
 topology_argument = click.argument("topology", metavar="TOPOLOGY")
+_no_more_arguments = click.argument("more", nargs=-1, metavar="", callback=_no_more, expose_value=False)
 home_option = click.option(
     "--home",
     type=click.Path(file_okay=False, path_type=Path),
@@ -117,6 +130,7 @@ def topology_options(function: F) -> F:
     for option in reversed(
         (
             topology_argument,
+            _no_more_arguments,
             parameter_option,
             click.option("-s", "--setting", "settings", type=Setting(), multiple=True, help="A setting: -s message_timeout=5s."),
             click.option("--workers", type=click.IntRange(min=1), help="Number of processes that the tasks are packed into."),

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 
+from tests.cli.drive import call
 from topo_cli.bench import command as bench
+from topo_cli.exits import Exit
 from topo_cli.options import collect_settings
 from topo_cli.run import command as run
 
@@ -29,3 +33,12 @@ def test_a_setting_of_the_users_own_is_taken(command: click.Command) -> None:
     for wrong in ("user.=3", "other.model=3", "ackers"):
         with pytest.raises(click.BadParameter, match="not of the form name=value"):
             command.make_context("run", ["words.py", "-s", wrong])
+
+
+@pytest.mark.parametrize("command", ["run", "submit", "validate", "graph"])
+def test_parameters_without_their_option_are_shown_with_it(command: str, capsys: pytest.CaptureFixture[str], flow: Path) -> None:
+    result = call(capsys, command, flow, "path=a file", "items=2")
+    assert result.code == Exit.USAGE
+    assert "given with -p: -p 'path=a file' -p items=2" in result.err
+    result = call(capsys, command, flow, "items=2", "other.py")
+    assert result.code == Exit.USAGE and "nothing behind it: other.py" in result.err
