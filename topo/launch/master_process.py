@@ -11,6 +11,7 @@ import json
 import logging
 import sys
 import time
+from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -32,7 +33,8 @@ _LOG = logging.getLogger("topo.master")
 
 class _MasterLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        row = {"at": self.formatTime(record), "level": record.levelname, "message": record.getMessage()}
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        row = {"at": at, "level": record.levelname, "message": record.getMessage()}
         if record.exc_info:
             row["exception"] = self.formatException(record.exc_info)
         return json.dumps(row)

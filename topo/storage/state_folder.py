@@ -42,11 +42,11 @@ class StateFolderLost(TopoEnvironmentError):
 
 
 def home_folder(environment: Mapping[str, str]) -> Path:
-    """TOPO_HOME, else `topo` in the XDG state folder."""
+    """TOPO_HOME, else `topo` in the XDG state folder, whose specification has relative paths ignored."""
     if home := environment.get("TOPO_HOME"):
         return Path(os.path.expanduser(home)).absolute()
-    state = environment.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "topo"
+    state = environment.get("XDG_STATE_HOME", "")
+    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "topo"
 
 
 def check_name(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from tests.submissions import small_plan, store_submission
@@ -33,6 +34,7 @@ def test_quotes_in_a_message_leave_a_line_that_is_json(tmp_path: Path) -> None:
     folder.topology.write_text("{")
     (row,) = map(json.loads, log_of_a_master(folder).read_text().splitlines())
     assert row["level"] == "ERROR"
+    assert datetime.fromisoformat(row["at"]).utcoffset() == timedelta(0), "as the logs of workers"
     assert 'of "me"' in row["message"]
 
 

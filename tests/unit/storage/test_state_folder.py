@@ -49,6 +49,8 @@ def test_the_home_is_topo_home_or_the_xdg_state_folder(tmp_path: Path) -> None:
     assert home_folder({"TOPO_HOME": str(tmp_path)}) == tmp_path
     assert home_folder({"XDG_STATE_HOME": "/state"}) == Path("/state/topo")
     assert home_folder({}) == Path.home() / ".local/state/topo"
+    # The specification of XDG has relative paths ignored: each working folder would have its own topologies.
+    assert home_folder({"XDG_STATE_HOME": "state"}) == Path.home() / ".local/state/topo"
 
 
 def test_the_home_of_a_user_that_there_is_not_is_a_name_like_any_other(tmp_path: Path) -> None:
