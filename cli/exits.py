@@ -57,10 +57,10 @@ def exit_of(error: BaseException) -> int:
         _say(lambda: click.echo("interrupted", err=True))
         return Exit.INTERRUPTED
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
-        _let_go_of_stdout()
+        let_go_of_output()
         return Exit.FAILED
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        _let_go_of_stdout()
+        let_go_of_output()
         _say(lambda: click.echo(f"Error: cannot write: {error.strerror}; free the disk", err=True))
         return Exit.FAILED
     if isinstance(error, FileNotFoundError) and _is_folder_removed():
@@ -100,15 +100,17 @@ def _say(speak: Callable[[], object]) -> None:
     try:
         speak()
     except OSError:
-        _let_go_of_stdout()
+        let_go_of_output()
 
 
-def _let_go_of_stdout() -> None:
-    """Point stdout at /dev/null: its reader is gone, and the interpreter would complain when it flushes at its end."""
+def let_go_of_output() -> None:
+    """Point streams that take no more at /dev/null: the interpreter would complain when it flushes them at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
+            # What could not be written is not always kept to be flushed; a closed terminal refuses even nothing.
+            os.write(stream.fileno(), b"")
         except (OSError, ValueError):
             os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from topo_cli.exits import Exit
+from topo_cli.exits import Exit, let_go_of_output
 from topo_cli.options import examples, request_options, ui_option
 
 if TYPE_CHECKING:
@@ -87,6 +88,12 @@ def _run(request: RunRequest, ui: bool, quiet: bool, as_json: bool, is_log_json:
         show.close()
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)
     code = Exit.INTERRUPTED if was_interrupted else Exit(outcome.exit_code)
+    if show.lost is not None:
+        name = show.last["topology"]
+        why = f"the output is taken no more ({show.lost.strerror})"
+        rest = f", so {name} was drained; `topo resume {name}` continues it in the background" if was_interrupted else ""
+        say(f"{why}{rest}; `topo logs {name}` has all of it")
+        raise SystemExit(code or Exit.FAILED)
     _print_summary(show.last, code, as_json, has_advice=not is_log_json)
     raise SystemExit(code)
 
@@ -113,6 +120,9 @@ class Show:
     Args:
         prints_to_stdout: printed lines of tasks are data.
         log: takes rows of logs and errors in place of the screen.
+
+    Attributes:
+        lost: why the output takes no more. Nothing is shown then, and the topology drains, as when the terminal is closed.
     """
 
     def __init__(self, screen: Screen, *, prints_to_stdout: bool, log: JsonLog | None = None) -> None:
@@ -122,6 +132,19 @@ class Show:
         self._prints_to_stdout = prints_to_stdout
         self._logs: LogFiles | None = None
         self._seen: set[object] = set()
+        self.lost: OSError | None = None
+        self._is_running = True
+
+    @contextmanager
+    def _output(self) -> Iterator[None]:
+        """Notice within the block that the output takes no more, as when its reader has ended or the disk is full."""
+        try:
+            yield
+        except OSError as error:
+            self.lost = error
+            let_go_of_output()
+            if self._is_running:
+                signal.raise_signal(signal.SIGHUP)
 
     def started(self, folder: TopologyFolder, start: Start) -> None:
         """The run begins, from there; its logs are in this folder."""
@@ -129,21 +152,29 @@ class Show:
         from topo_cli.wait_for_start import lines_of_start
 
         lines = lines_of_start(folder, start.text)
-        if self._log is None:
-            self._screen.report(lines)
-        else:
-            self._log.topology = folder.name
-            self._log.write(lines, "INFO")
         self._logs = LogFiles(folder.logs)
+        with self._output():
+            if self._log is None:
+                self._screen.report(lines)
+            else:
+                self._log.topology = folder.name
+                self._log.write(lines, "INFO")
 
     def progress(self, status: StatusReport) -> None:
         """New figures of the run."""
         self.last = status
-        self._show_logs()
-        self._screen.progress(status)
+        if self.lost is None:
+            with self._output():
+                self._show_logs()
+                self._screen.progress(status)
 
     def incident(self, error: RecordError) -> None:
         """Something went wrong."""
+        if self.lost is None:
+            with self._output():
+                self._incident(error)
+
+    def _incident(self, error: RecordError) -> None:
         if self._log is not None:
             self._log.error(error)
             return
@@ -158,8 +189,11 @@ class Show:
 
     def close(self) -> None:
         """The run is over, and all its logs are written."""
-        while self._show_logs():
-            pass
+        self._is_running = False
+        if self.lost is None:
+            with self._output():
+                while self._show_logs():
+                    pass
         if self._logs is not None:
             self._logs.close()
 

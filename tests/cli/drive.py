@@ -118,6 +118,11 @@ class Terminal:
             pass
         return self.process.wait(PATIENCE_S)
 
+    def hang_up(self) -> None:
+        """Close the terminal's window."""
+        os.close(self._controller)
+        self._controller = os.open(os.devnull, os.O_RDONLY)
+
     def close(self) -> None:
         """End the command."""
         if self.process.poll() is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.drive import EXAMPLES, PATIENCE_S, TOPO, call, piped
+from tests.cli.drive import EXAMPLES, PATIENCE_S, TOPO, Terminal, call, piped
 from topo.storage.state_folder import StateFolder
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -78,6 +79,34 @@ def test_sigterm_lets_what_is_in_flight_finish_and_leaves_nothing_pending(flow: 
     assert run.returncode == 130
     assert summary["outcome"]["kind"] == "drained"
     assert 0 < summary["totals"]["acked"] == summary["totals"]["emitted"] < 100000
+
+
+@pytest.mark.parametrize("how", ["the reader ends", "the disk is full"])
+def test_a_run_whose_output_is_taken_no_more_drains_and_names_the_way_on(how: str, flow: Path) -> None:
+    reader, output = (
+        os.pipe() if how == "the reader ends" else (os.open(os.devnull, os.O_RDONLY), os.open("/dev/full", os.O_WRONLY))
+    )
+    os.close(reader)
+    arguments = ["run", flow, "-q", "-p", "items=100000", "-p", "pause=0.001"]
+    run = subprocess.Popen([*TOPO, *arguments], stdout=output, stderr=subprocess.PIPE, text=True)
+    os.close(output)
+    shown = run.communicate(timeout=PATIENCE_S)[1]
+    assert run.returncode == 130
+    assert "Traceback" not in shown
+    assert "so flow was drained; `topo resume flow` continues it in the background" in shown
+    found = piped("status", "flow", "--json")
+    assert found.code == 0, found
+    summary = json.loads(found.out)
+    assert summary["outcome"]["kind"] == "drained"
+    assert 0 < summary["totals"]["acked"] == summary["totals"]["emitted"] < 100000
+
+
+def test_a_run_whose_terminal_is_closed_drains(flow: Path) -> None:
+    with Terminal("run", flow, "-p", "items=100000", "-p", "pause=0.001") as terminal:
+        terminal.wait_for("value")
+        terminal.hang_up()
+        assert terminal.process.wait(PATIENCE_S) == 130
+    assert json.loads(piped("status", "flow", "--json").out)["outcome"]["kind"] == "drained"
 
 
 def test_when_nobody_reads_the_output_any_more_nothing_is_said_about_it(flow: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an operator's wishes."""
+"""Ctrl-C, SIGTERM and SIGHUP as an operator's wishes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from topo.master.events import DrainAsked, KillAsked, MasterEvent
 def ending_on_signals(drain_timeout_s: float) -> Iterator[list[MasterEvent]]:
     """Gather what signals ask of a master: the first one drains its topology, the second kills it.
 
+    SIGHUP, of a terminal that is closed, drains, too, unless it is ignored as under `nohup`; it is never the second one.
+
     Entered before the master exists, so that a signal while it comes up still ends the topology. In another thread than
     the main one, which alone receives signals, nothing is ever asked.
 
@@ -28,10 +30,13 @@ def ending_on_signals(drain_timeout_s: float) -> Iterator[list[MasterEvent]]:
     received: list[int] = []
 
     def end(signum: int, _frame: FrameType | None) -> None:
+        if signum == signal.SIGHUP and received:
+            return
         received.append(signum)
         asked.append(DrainAsked(drain_timeout_s) if len(received) == 1 else KillAsked())
 
-    before = {signum: signal.signal(signum, end) for signum in (signal.SIGINT, signal.SIGTERM)}
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+    before = {signum: signal.signal(signum, end) for signum in {signal.SIGINT, signal.SIGTERM, signal.SIGHUP} - ignored}
     try:
         yield asked
     finally:
