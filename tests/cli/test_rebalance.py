@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,25 @@ def test_a_dry_run_says_what_would_move_and_changes_nothing(running: Path) -> No
         ("show", 1, 3),
     ]
     assert tasks() == {"numbers": 1, "double": 2, "show": 1}
+
+
+def write_nothing() -> None:
+    """Have each write of this process fail, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("mode", ["at_least_once", "exactly_once"])
+def test_a_rebalance_that_cannot_store_its_numbers_names_the_way_on(mode: str, background: None, flow: Path) -> None:
+    arguments = ("-s", f"delivery={mode}", "-p", "items=100000", "-p", "pause=0.002", "--workers", "2", "--wait")
+    assert piped("submit", flow, *arguments).code == 0
+    result = piped("rebalance", "flow", "-e", "double=2", preexec_fn=write_nothing)
+    assert result.code == 1 and "Traceback" not in result.err
+    assert "flow has ended, and its new numbers are not stored (" in result.err
+    assert "`topo resume flow` continues it with those before" in result.err
+    assert piped("resume", "flow", "--wait").code == 0
+    assert tasks() == {"numbers": 1, "double": 1, "show": 1}
+    assert json.loads(piped("status", "flow", "--json").out)["start"]["goes_on"]
 
 
 @pytest.mark.integration

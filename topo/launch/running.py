@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from topo.errors import TopoEnvironmentError, UserError
+from topo.errors import TopoEnvironmentError, TopoError, UserError
 from topo.launch.exits import bound_output
 from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
 from topo.launch.savepoints import SAVEPOINT_S, end_with_drain, end_with_savepoint, take_savepoint
@@ -180,6 +180,7 @@ class RunningTopology:
             NotFoundError: there is no such component.
             UserError: it cannot be done, and the topology runs unchanged.
             AnswerTimeout, TopoEnvironmentError: as `kill`; it is not started again.
+            TopoEnvironmentError: it has ended and is not started again, as on a full disk; the message has the way on.
         """
         change = rebalancing_of(self.folder, parallelism, workers)
         attached = self._process is not None and change.was_foreground
@@ -193,8 +194,15 @@ class RunningTopology:
                 end_with_drain(self.folder, timeout_s)
             if self._process is not None:
                 self._process.wait()
-            write_down(self.folder, change, place)
-            self._process = start_master(self.folder, attached=attached)._process
+            before = "its new numbers are not stored", "with those before"
+            try:
+                write_down(self.folder, change, place)
+                before = "is not started again", "with its new numbers"
+                self._process = start_master(self.folder, attached=attached)._process
+            except TopoError as error:
+                fault, numbers = before
+                way_out = f"`topo resume {self.name}` continues it {numbers}"
+                raise TopoEnvironmentError(f"{self.name} has ended, and {fault} ({error}); {way_out}") from error
         return change
 
     def restart(self, worker: int) -> None:

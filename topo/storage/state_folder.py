@@ -340,6 +340,9 @@ class TopologyLock:
             owner = os.pread(descriptor, 32, 0).decode(errors="replace") or "unknown"
             os.close(descriptor)
             raise TopologyIsRunning(f"topology {folder.name!r} is running already, under process {owner}") from error
+        except OSError as error:
+            os.close(descriptor)
+            raise TopoEnvironmentError(f"cannot lock {folder.path}: {error.strerror}") from error
         except BaseException:
             os.close(descriptor)
             raise
