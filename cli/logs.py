@@ -57,9 +57,12 @@ def command(
 
     show = _printer(as_json)
     with LogFiles(folder.logs, rotated=True, since=earliest) as files:
-        rows = files.new_rows(is_wanted=is_wanted, most=lines)
-        for row in rows if lines is None else rows[len(rows) - min(lines, len(rows)) :]:
-            show(row)
+        if lines is None:
+            for row in filter(is_wanted, files.each_row()):
+                show(row)
+        else:
+            for row in files.new_rows(is_wanted=is_wanted, most=lines)[-lines or sys.maxsize :]:
+                show(row)
         # Read before the files, so that the last rows are shown, too.
         while follow and folder.is_running():
             time.sleep(_LOOK_S)

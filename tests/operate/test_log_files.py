@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 from topo.operate.log_files import LogFiles, is_at_least, moment
@@ -125,3 +126,31 @@ def test_a_page_that_follows_sees_rows_of_a_file_that_was_rotated_meanwhile(tmp_
     log.rename(folder.logs / "worker-0.log.1")
     log.write_text(line(3, "c"))
     assert [row["message"] for row in logs(folder, {"after": after})["rows"]] == ["a", "b", "c"]
+
+
+def test_each_row_of_many_is_read_in_order_with_a_piece_of_each_file_in_memory(tmp_path: Path) -> None:
+    names = [f"worker-{worker}.log{age}" for worker in range(2) for age in (".2", ".1", "")]
+    for number, name in enumerate(names):
+        worker, part = divmod(number, 3)
+        rows = ({"time": f"{2 * (1000 * part + row) + worker:06}", "message": "x" * 2000} for row in range(1000))
+        (tmp_path / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    tracemalloc.start()
+    with LogFiles(tmp_path, rotated=True) as files:
+        times = [row["time"] for row in files.each_row()]
+        peak = tracemalloc.get_traced_memory()[1]
+        assert not list(files.each_row())
+    tracemalloc.stop()
+    assert times == [f"{number:06}" for number in range(6000)]
+    assert peak < 4 << 20, "of 12 MB"
+
+
+def test_files_that_are_renamed_while_rows_are_shown_are_read_once(tmp_path: Path) -> None:
+    for number, name in enumerate(("worker-0.log.1", "worker-0.log")):
+        (tmp_path / name).write_text(json.dumps({"time": str(number), "message": number}) + "\n")
+    with LogFiles(tmp_path, rotated=True) as files:
+        rows = files.each_row()
+        found = [next(rows)["message"]]
+        (tmp_path / "worker-0.log.1").rename(tmp_path / "worker-0.log.2")
+        (tmp_path / "worker-0.log").rename(tmp_path / "worker-0.log.1")
+        (tmp_path / "worker-0.log").write_text(json.dumps({"time": "2", "message": 2}) + "\n")
+        assert found + [row["message"] for row in rows] == [0, 1, 2]

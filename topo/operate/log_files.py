@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +19,7 @@ LogRow = dict[str, Any]
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _PRINTED = ("stdout", "stderr")
+_PIECE_BYTES = 1 << 18
 
 
 class LogFiles(AbstractContextManager["LogFiles"]):
@@ -39,13 +42,26 @@ class LogFiles(AbstractContextManager["LogFiles"]):
         Args:
             most_bytes: of each file; the rest is left for the next call. By default there is no limit.
         """
-        growing = [self._open.setdefault(path, _GrowingFile(path, self._since)) for path in self._folder.glob("*.log")]
         rows: list[LogRow] = []
-        for file in (*(_GrowingFile(path, self._since) for path in self._rotated), *growing):
+        for file in (*(_GrowingFile(path, self._since) for path in self._rotated), *self._growing()):
             # All rows of all workers would be gigabytes.
             rows += deque(filter(is_wanted, file.read_rows(most_bytes)), most)
         self._rotated = []
-        return sorted(rows, key=lambda row: str(row["time"]))
+        return sorted(rows, key=_time_of)
+
+    def each_row(self) -> Iterator[LogRow]:
+        """Yield the rows since the last call, in the order of time: as many as there are, a piece of each file in memory."""
+        growing = self._growing()
+        # Opened before the first row: files are renamed while the caller shows rows.
+        older = [(path.with_suffix(""), _GrowingFile(path, self._since).opened()) for path in self._rotated]
+        self._rotated = []
+        logs = {path: [file.rest() for of, file in older if of == path] for path, _ in older}
+        for file in growing:
+            logs.setdefault(file.path, []).append(file.opened().read_rows(-1))
+        yield from heapq.merge(*(chain.from_iterable(parts) for parts in logs.values()), key=_time_of)
+
+    def _growing(self) -> list[_GrowingFile]:
+        return [self._open.setdefault(path, _GrowingFile(path, self._since)) for path in self._folder.glob("*.log")]
 
     def close(self) -> None:
         for file in self._open.values():
@@ -60,18 +76,29 @@ class _GrowingFile:
     """A file of JSON lines. When others have taken its name, the rest of it and those between are read first, without a limit."""
 
     def __init__(self, path: Path, since: str) -> None:
-        self._path, self._since = path, since
+        self.path, self._since = path, since
         self._file: BinaryIO | None = None
         self._rest = b""
 
+    def opened(self) -> _GrowingFile:
+        """Open the file, unless it is open, so that it is read although it is renamed."""
+        if self._file is None:
+            self._open(self.path)
+        return self
+
+    def rest(self) -> Iterator[LogRow]:
+        """Yield the rest of an open file that does not grow, and close it."""
+        yield from self._lines(-1)
+        self.close()
+
     def read_rows(self, most_bytes: int) -> Iterator[LogRow]:
-        newer: Path | None = self._path if self._file is None else newer_log(self._path, self._file.fileno())[0]
+        newer: Path | None = self.path if self._file is None else newer_log(self.path, self._file.fileno())[0]
         while newer is not None:
             # A reader that stays behind by a full file would lose it: it is removed when more are full.
             yield from self._lines(-1)
             if (file := self._open(newer)) is None:
                 return
-            newer = newer_log(self._path, file.fileno())[0]
+            newer = newer_log(self.path, file.fileno())[0]
         yield from self._lines(most_bytes)
 
     def close(self) -> None:
@@ -80,15 +107,17 @@ class _GrowingFile:
             self._file = None
 
     def _lines(self, most_bytes: int) -> Iterator[LogRow]:
-        data = b"" if self._file is None else self._file.read(most_bytes)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(row, dict) and "time" in row and "message" in row:
-                yield row
+        while self._file is not None and (data := self._file.read(_PIECE_BYTES if most_bytes < 0 else most_bytes)):
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(row, dict) and "time" in row and "message" in row:
+                    yield row
+            if most_bytes >= 0:
+                return
 
     def _open(self, path: Path) -> BinaryIO | None:
         self.close()
@@ -97,6 +126,10 @@ class _GrowingFile:
             self._file = path.open("rb")
             go_to(self._file, self._since)
         return self._file
+
+
+def _time_of(row: LogRow) -> str:
+    return str(row["time"])
 
 
 def moment(seconds_ago: float) -> str:
