@@ -170,6 +170,27 @@ def test_a_position_in_rows_that_are_gone_is_refused_since_spark_may_make_them_i
         spout.open(context, None)
 
 
+def worker_context(folder: Path | None, position: tuple[int, int, int] | None = None) -> TaskContext:
+    """Return the context of a task in a worker process, which has a helper thread."""
+    return TaskContext("t", "rows", 1, folder=folder, committed_position=position, run_beside=lambda action: None)
+
+
+def test_a_folder_is_not_read_where_the_list_of_its_files_cannot_be_kept(tmp_path: Path) -> None:
+    folder = write(tmp_path / "rows", 10)
+    with pytest.raises(ConfigError, match=r"for the list of files .*: give staging=, or name the files"):
+        SparkSpout(folder).open(worker_context(None), None)
+    SparkSpout(folder, staging=tmp_path / "staged").open(worker_context(None), None)
+    SparkSpout(sorted(folder.iterdir())).open(worker_context(None), None)
+
+
+def test_a_position_in_a_list_of_files_that_is_gone_is_refused_since_files_may_have_been_added(tmp_path: Path) -> None:
+    folder = write(tmp_path / "rows", 10)
+    place = tmp_path / "state" / "rows"
+    with pytest.raises(ConfigError, match=rf"position \(0, 0, 7\) counts files of a list that is not in {place}: start"):
+        SparkSpout(folder).open(worker_context(tmp_path / "state", (0, 0, 7)), None)
+    SparkSpout(sorted(folder.iterdir())).open(worker_context(tmp_path / "state", (0, 0, 7)), None)
+
+
 # -- in the test kit -----------------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +285,23 @@ def test_a_savepoint_is_continued_in_the_files_that_its_positions_count(scene: S
     continued = scene.cluster.submit(flow, settings={"delivery": "exactly_once"}, start_from=place)
     assert continued.wait(60).exit_code == 0
     assert sorted(scene.lines()) == list(range(ROWS))
+
+
+@pytest.mark.integration
+def test_a_savepoint_is_not_continued_in_the_files_of_a_later_run(scene: Scene) -> None:
+    folder = write(scene.folder / "rows", ROWS)
+    flow = scene.file(FLOW)
+    first = scene.submit(flow, delivery="exactly_once", checkpoint_interval="200ms")
+    first.wait_until(lambda status: int(status["totals"]["emitted"]) > ROWS / 4)
+    place = first.kill(savepoint=True)
+    (folder / "0-new.parquet").write_bytes((folder / "0.parquet").read_bytes())
+    later = scene.submit(flow, delivery="exactly_once", checkpoint_interval="200ms")
+    later.wait_until(lambda status: int(status["totals"]["emitted"]) > 100)
+    later.kill()
+    later.wait(60)
+    outcome = scene.cluster.submit(flow, settings={"delivery": "exactly_once"}, start_from=place).wait(60)
+    assert outcome.exit_code == 1
+    assert "counts files of a list that is not in" in outcome.reason
 
 
 @pytest.mark.integration

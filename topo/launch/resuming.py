@@ -15,6 +15,7 @@ import msgspec
 
 from topo.api.partition_values import joined, owned
 from topo.api.topology import Topology
+from topo.checkpoint.manifest import Manifest
 from topo.errors import CheckpointRefusedError, TopoError, UserError
 from topo.ids import TaskId
 from topo.master_process.job import Job
@@ -59,8 +60,8 @@ def text_of_beginning(folder: TopologyFolder, checkpoints: str) -> str:
     return "starts from the beginning; the last run has stored nothing to continue from"
 
 
-def check_restore(job: Job, topology: Topology, *, goes_on: bool) -> None:
-    """Check that a job can begin from its start state, before anything is removed.
+def check_restore(job: Job, topology: Topology, *, goes_on: bool) -> Manifest | None:
+    """Check that a job can begin from its start state, before anything is removed; return the manifest of that, if any.
 
     Args:
         job: names the savepoint that it begins from, if any.
@@ -74,15 +75,16 @@ def check_restore(job: Job, topology: Topology, *, goes_on: bool) -> None:
     if not job.checkpoints:
         if job.submitted.start_from:
             raise UserError(f"{job.plan.name} takes no checkpoints, so it cannot continue from one; set delivery=exactly_once")
-        return
+        return None
     if not job.submitted.start_from and not goes_on:
-        return
+        return None
     store = open_store(job.checkpoints, job.plan.name)
     manifest = checkpoint_to_restore(store, job.plan, start_from=job.submitted.start_from, drop=job.submitted.drop_state).manifest
     before = {} if manifest is None else {name: shape.parallelism for name, shape in manifest.components.items()}
     now = {component.id: component.parallelism for component in job.plan.components}
     if problems := unsplittable(topology, {name: tasks for name, tasks in before.items() if now.get(name, tasks) != tasks}):
         raise CheckpointRefusedError("; ".join(problems))
+    return manifest
 
 
 def go_on_from_positions(folder: TopologyFolder, last: PhysicalPlan, plan: PhysicalPlan) -> str:

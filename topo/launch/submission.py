@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from topo.api.topology import Topology, TopologySource
+from topo.checkpoint.manifest import Manifest
 from topo.config import current_names
 from topo.durable import local_path
 from topo.errors import NotFoundError, TopoEnvironmentError, TopologyError, UserError
@@ -123,7 +124,7 @@ def new_job(request: RunRequest) -> Job:
         else:
             submitted = _continuing(submitted, before)
         job = Job(folder, submitted, serializers_of(loaded))
-        check_restore(job, loaded, goes_on=before is not None)
+        manifest = check_restore(job, loaded, goes_on=before is not None)
         # User code has run: the folder can be another submission's now.
         lock.check()
         if before is not None:
@@ -131,7 +132,12 @@ def new_job(request: RunRequest) -> Job:
         end_leftovers(folder)
         sweep_sockets(state)
         if before is None:
-            _forget(folder, submitted, checkpoints)
+            last = last_run(folder)
+            # Where the record of the last run is damaged, it is not known whose files they are.
+            keeps_files = manifest is not None and (last is None or _counts_files(manifest, last))
+            files_ms = last.files_ms if last is not None else 0
+            submitted = replace(submitted, files_ms=files_ms if keeps_files else now_ms)
+            _forget(folder, submitted, checkpoints, keeps_files=keeps_files)
         submitted.save(folder)
     return job
 
@@ -144,7 +150,7 @@ def _in_force(topology: Topology, given: Mapping[str, object]) -> dict[str, obje
 
 def _continuing(submitted: SubmittedTopology, before: SubmittedTopology) -> SubmittedTopology:
     """Return a submission that shares the checkpoints of the run that it continues."""
-    submitted = replace(submitted, run_ms=before.run_ms, otherwise=NOTHING_STORED)
+    submitted = replace(submitted, run_ms=before.run_ms, files_ms=before.files_ms, otherwise=NOTHING_STORED)
     if not submitted.start_from:
         submitted = replace(submitted, start_from=before.start_from, drop_state=before.drop_state)
     return submitted
@@ -216,20 +222,28 @@ def _removed_unless_submitted(folder: TopologyFolder, lock: TopologyLock) -> Ite
         raise
 
 
-def _forget(folder: TopologyFolder, submitted: SubmittedTopology, checkpoints: str) -> None:
+def _counts_files(manifest: Manifest, last: SubmittedTopology) -> bool:
+    """Whether positions of a savepoint may count the files that components of the last run keep.
+
+    Not those of a savepoint of another topology, or from before the last start from the beginning.
+    """
+    return manifest.topology == last.name and manifest.created_ms >= last.files_ms
+
+
+def _forget(folder: TopologyFolder, submitted: SubmittedTopology, checkpoints: str, *, keeps_files: bool) -> None:
     """Remove what earlier runs under this name have left, except for the master's record and what `submitted` begins from.
 
     Args:
         checkpoints: where those of the earlier runs are.
+        keeps_files: whether the files of its components still count.
     """
     of_users = (folder.errors, folder.older_errors, folder.history, folder.older_history, folder.summary)
     for path in (folder.positions, folder.dead_letters, folder.replays, *of_users):
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
     _remove_checkpoints(folder, (submitted.start_from, checkpoints))
-    # The positions of a savepoint may count what its components keep for themselves.
     dropped = [folder.components / known.id for known in submitted.plan.components if known.id in submitted.drop_state]
-    for left in dropped if submitted.start_from else [folder.components]:
+    for left in dropped if keeps_files else [folder.components]:
         shutil.rmtree(left, ignore_errors=True)
     for path in folder.logs.iterdir():
         with contextlib.suppress(OSError):

@@ -144,6 +144,18 @@ class SparkSpout(RetryingSpout):
                 self._start()
 
     def _list(self) -> SparkSnapshot:
+        # Files that are named one by one are the same list at every start.
+        if any(map(os.path.isdir, self._source.value)):
+            if self._folder is None and self._context.has_helper_thread:
+                raise ConfigError(
+                    f"SparkSpout needs a folder that its tasks share for the list of {self._source}, to which files may be "
+                    "added: give staging=, or name the files one by one"
+                )
+            if self._folder is not None and self._last is not None:
+                raise ConfigError(
+                    f"position {tuple(self._last)} counts files of a list that is not in {self._folder}: start from the "
+                    "beginning, give the folder that has it as staging=, or name the files in its order"
+                )
         listed = list_parquet(self._source.value, self._digest)
         return listed if self._folder is None else write_snapshot(self._folder, listed)
 

@@ -55,6 +55,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
         parallelism: tasks by component, where they differ from those in the code.
         submitted_ms: time of the submit, in milliseconds since 1970.
         run_ms: time at which its state began, which names the folder of checkpoints.
+        files_ms: time of the start from the beginning since when components have kept files of their own; 0: not known.
         submitted_from: working folder of the submit.
         foreground: it ends with the process that starts it.
         start_from: path or URL of a savepoint that it begins from, until it has a checkpoint.
@@ -78,6 +79,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: dict[str, int] = {}
     submitted_ms: int
     run_ms: int
+    files_ms: int = 0
     submitted_from: str
     foreground: bool
     start_from: str = ""
