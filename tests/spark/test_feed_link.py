@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.support import eventually
 from topo.errors import ConfigError
+from topo.transport import feed
 from topo.transport.feed import (
     MAX_CHUNK_BYTES,
     Chunk,
@@ -102,6 +103,34 @@ def test_no_more_than_a_window_is_on_its_way() -> None:
             listener.done(taken(listener).id)
             listener.done(taken(listener).id)
         assert sent == [0, 1, 2, 3]
+
+
+def test_a_listener_holds_as_many_bytes_as_it_may_and_has_the_rest_sent_when_it_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "_MOST_BYTES", 8 * 1000)
+    with listening() as listener, sending(listener.address.for_clients(), window=20) as sender:
+        pushed, push = [], sender._push
+
+        def noted(chunk: bytes) -> None:
+            push(chunk)
+            if sender._pending[chunk].is_on_its_way:
+                pushed.append(chunk)
+
+        monkeypatch.setattr(sender, "_push", noted)
+
+        def send() -> None:
+            for number in range(20):
+                sender.send(b"%d" % number, bytes(1000))
+            sender.wait_done()
+
+        with at_the_same_time(send) as raised:
+            eventually(lambda: len(listener._known) == 20)
+            assert listener._waiting.qsize() == 8
+            asked = sender._asked
+            eventually(lambda: sender._asked > asked)
+            assert len(pushed) == 20
+            for _ in range(20):
+                listener.done(taken(listener).id)
+    assert not raised
 
 
 def test_a_successor_at_the_same_address_is_sent_what_was_not_done() -> None:

@@ -39,8 +39,8 @@ DONE, WORKING, UNKNOWN, REFUSED = b"done", b"working", b"unknown", b"refused"
 _MAX_FRAME_BYTES = 64 << 20
 MAX_CHUNK_BYTES = _MAX_FRAME_BYTES - 1024
 """Encryption makes a frame of it that is a little longer."""
-_MOST_WAITING = 256
-"""Chunks that may wait for the task; the senders of more have to retry."""
+_MOST_WAITING, _MOST_BYTES = 256, _MAX_FRAME_BYTES
+"""Chunks and their bytes that may wait for the task, one of any length at least; more are sent once more when there is room."""
 _REMEMBERED = 20_000
 """Chunks whose end is remembered, for those who ask again: far more than all programs together have on the way."""
 _ASK_S, _RETRY_S = 1.0, 0.02
@@ -134,6 +134,9 @@ class FeedListener:
         self._peers: dict[bytes, bytes] = {}
         self._ended: deque[bytes] = deque()
         self._waiting: queue.SimpleQueue[Chunk] = queue.SimpleQueue()
+        self._waiting_bytes = 0
+        self._dropped: deque[tuple[bytes, bytes, int]] = deque()
+        """Sender, id and length of chunks for which there was no room: these are WORKING until there is."""
         self._outgoing: deque[bytes] = deque()
         self._is_closing = False
         self._bell = Bell()
@@ -151,9 +154,14 @@ class FeedListener:
     def take(self) -> Chunk | None:
         """Return the next chunk, or None when there is none yet."""
         try:
-            return self._waiting.get_nowait()
+            chunk = self._waiting.get_nowait()
         except queue.Empty:
             return None
+        with self._lock:
+            self._waiting_bytes -= len(chunk.body)
+        if self._dropped:
+            self._bell.ring()
+        return chunk
 
     def done(self, chunk: bytes) -> None:
         """Say that every row of a chunk is through."""
@@ -195,6 +203,7 @@ class FeedListener:
                     self._read()
                 else:
                     self._bell.clear()
+            self._want_dropped()
             while self._outgoing:
                 chunk = self._outgoing.popleft()
                 if (peer := self._peers.pop(chunk, None)) is not None:
@@ -208,13 +217,31 @@ class FeedListener:
                 return
             except ValueError:
                 continue
-            if kind == CHUNK and len(rest) == 1 and self._waiting.qsize() < _MOST_WAITING:
-                with self._lock:
-                    is_new = chunk not in self._known
-                    if is_new:
-                        self._known[chunk] = (WORKING, b"")
-                if is_new:
-                    self._waiting.put(Chunk(chunk, rest[0]))
+            if kind == CHUNK and len(rest) == 1:
+                self._take_in(peer, chunk, rest[0])
+            self._answer(peer, chunk)
+
+    def _take_in(self, peer: bytes, chunk: bytes, body: bytes) -> None:
+        with self._lock:
+            if chunk in self._known:
+                return
+            self._known[chunk] = (WORKING, b"")
+            has_room = self._waiting.qsize() < _MOST_WAITING and self._waiting_bytes + len(body) <= _MOST_BYTES
+            if has_room:
+                self._waiting_bytes += len(body)
+                self._waiting.put(Chunk(chunk, body))
+            else:
+                self._dropped.append((peer, chunk, len(body)))
+
+    def _want_dropped(self) -> None:
+        """Have the senders of dropped chunks send as many of them as there is room for."""
+        with self._lock:
+            chunks, room = _MOST_WAITING - self._waiting.qsize(), _MOST_BYTES - self._waiting_bytes
+        while self._dropped and chunks > 0 and self._dropped[0][2] <= room:
+            peer, chunk, length = self._dropped.popleft()
+            chunks, room = chunks - 1, room - length
+            with self._lock:
+                del self._known[chunk]
             self._answer(peer, chunk)
 
     def _answer(self, peer: bytes, chunk: bytes) -> None:
