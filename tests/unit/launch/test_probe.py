@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import cloudpickle
 import pytest
+import zmq
 
 from topo.errors import UserError
 from topo.launch.spark.agent_link import AgentLink
@@ -104,6 +106,22 @@ def test_the_probe_finds_a_driver_that_does_not_answer(link: AgentLink) -> None:
     keys = new_key_pair()
     (found,) = probe_task(link.endpoint, link.public_key, keys.public, keys.secret, timeout_s=0.3)(())
     assert found["reaches"] is False
+
+
+def test_the_probe_of_a_host_that_cannot_encrypt_finds_that(link: AgentLink, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain(zmq.Socket):
+        """A socket as a libzmq without CURVE has it."""
+
+        def set(self, option: int, value: object) -> None:
+            if option in (zmq.CURVE_SERVERKEY, zmq.CURVE_PUBLICKEY, zmq.CURVE_SECRETKEY):
+                raise zmq.ZMQError(errno.EINVAL)
+            super().set(option, value)
+
+    monkeypatch.setattr(zmq, "has", lambda _: False)
+    monkeypatch.setattr(zmq.Context, "_socket_class", Plain)
+    keys = new_key_pair()
+    (found,) = probe_task(link.endpoint, link.public_key, keys.public, keys.secret, timeout_s=0.3)(())
+    assert "has a libzmq that cannot encrypt: pip install" in complaint({**GOOD, **found})
 
 
 def test_the_probe_notices_another_projects_package_without_executing_it(tmp_path: Path) -> None:
