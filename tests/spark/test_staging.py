@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import builtins
 import os
+import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import psutil
 import pytest
+from msgspec import Meta, Struct, convert
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -21,7 +24,7 @@ from topo import TaskContext, TopoEnvironmentError  # noqa: E402
 from topo.spark import SparkSpout  # noqa: E402
 from topo.spark.snapshot import NAME  # noqa: E402
 from topo.spark.spark_source import source_of  # noqa: E402
-from topo.spark.staging import Order, StagingFailed  # noqa: E402
+from topo.spark.staging import Order, StagingFailed, _packed  # noqa: E402
 from topo.spark.staging_job import keep_rows, write_rows  # noqa: E402
 
 
@@ -57,6 +60,24 @@ def test_a_query_that_lost_its_java_is_run_again(tmp_path: Path, kind: str) -> N
     with pytest.raises(StagingFailed, match="no answer") as caught:
         write_rows(None, order, tmp_path)  # type: ignore[arg-type]
     assert caught.value.is_final == (kind == "ZeroDivisionError")
+
+
+class Late(Struct):
+    """A class as a notebook or the topology's file may have it."""
+
+    minutes: Annotated[int, Meta(ge=1)] = 60
+
+
+def limit(spark: object) -> int:
+    return convert({"minutes": 90}, Late).minutes
+
+
+def test_a_query_takes_along_the_structs_of_its_module(tmp_path: Path) -> None:
+    limit(None)
+    data = _packed(Order("test", tmp_path, source_of(None, None, None, limit, "parquet", {}), ("a",), "local[1]", {}))
+    program = "from topo.spark.staging import take_order; print(take_order(0).source.value(None))"
+    sent = len(data).to_bytes(8, "big") + data
+    assert subprocess.run([sys.executable, "-c", program], input=sent, capture_output=True, check=True).stdout == b"90\n"
 
 
 def test_a_process_that_cannot_be_started_is_tried_again_until_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

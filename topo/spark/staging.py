@@ -29,6 +29,7 @@ from typing import IO
 
 from topo.errors import TopoEnvironmentError, UserError
 from topo.spark.spark_source import SparkSource
+from topo.user_code.copy import pickled
 
 _JOB = "topo.spark.staging_job"
 _FAILURE = "failure.json"
@@ -182,7 +183,7 @@ def _packed(order: Order) -> bytes:
         if by_value:
             cloudpickle.register_pickle_by_value(module)
         try:
-            packed: bytes = cloudpickle.dumps(order)
+            packed = pickled(order)
         finally:
             if by_value:
                 cloudpickle.unregister_pickle_by_value(module)

@@ -205,6 +205,11 @@ def pickle_topology(topology: Topology, folder: Path, held: Iterable[tuple[str, 
     return CodeCopy(str(path), digest)
 
 
+def pickled(value: object) -> bytes:
+    """Pickle a value as topologies of notebooks are pickled. What cloudpickle raises is its own."""
+    return _dumps(importlib.import_module("cloudpickle").Pickler, value)
+
+
 def _dumps(pickler: Any, value: object) -> bytes:
     """Pickle a value; code keeps its file, or cell of a notebook, for which cloudpickle puts "<dynamic-code>" since 3.1.3."""
 
