@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
-from tests.contract.two_phase_sinks import SinkKind, SinkTask, carried, iceberg_rows
+from tests.contract.two_phase_sinks import SinkKind, SinkTask, carried, iceberg_catalog, iceberg_rows
 from tests.unit.connectors.drive import tracked
-from tests.unit.connectors.test_iceberg_sink import SCHEMA, checkpoint, numbers, sink, table
+from tests.unit.connectors.test_iceberg_sink import SCHEMA, TABLE, checkpoint, numbers, sink, table
 from topo import ConfigError
 from topo.errors import UserError
 
@@ -29,6 +29,30 @@ def test_each_file_has_one_partition_also_of_none_and_of_long_texts(tmp_path: Pa
     assert iceberg_rows(tmp_path) == sorted([*values, *values], key=repr)
     partitions = [(one["partition"]["shop"], one["partition"]["day"]) for one in table(tmp_path).inspect.files().to_pylist()]
     assert sorted(partitions, key=repr) == sorted(((row["shop"], row["day"]) for row in values), key=repr)
+
+
+def test_a_partition_field_that_was_removed_from_a_table_of_format_1_is_void(tmp_path: Path) -> None:
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import LongType, NestedField, StringType
+
+    catalog = load_catalog("topo", **iceberg_catalog(tmp_path))
+    catalog.create_namespace("shop")
+    columns = NestedField(1, "n", LongType(), required=False), NestedField(2, "shop", StringType(), required=False)
+    fields = [PartitionField(one.field_id, 1000 + one.field_id, IdentityTransform(), one.name) for one in columns]
+    catalog.create_table(TABLE, Schema(*columns), partition_spec=PartitionSpec(*fields), properties={"format-version": "1"})
+    with table(tmp_path).update_spec() as spec:
+        spec.remove_field("shop")
+    assert "void" in str(table(tmp_path).spec())
+    for options in ({}, {"schema": SCHEMA, "partition_by": "n"}):
+        task = ReportingTask(sink(tmp_path, **options))
+        for n, shop in ((1, "a"), (1, "b"), (2, "b")):
+            task.sink.execute(tracked(n=n, shop=shop))
+        checkpoint(task, 1)
+    assert numbers(tmp_path) == [1, 1, 1, 1, 2, 2]
+    assert sorted(table(tmp_path).inspect.files()["record_count"].to_pylist()) == [1, 1, 2, 2]
 
 
 def test_an_existing_table_is_written_by_its_own_partitions(tmp_path: Path) -> None:

@@ -8,15 +8,18 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.io.pyarrow import PyArrowFileIO, parquet_file_to_data_file
+from pyiceberg.io.pyarrow import PyArrowFileIO, parquet_file_to_data_file, pyarrow_to_schema
+from pyiceberg.schema import index_by_name
+from pyiceberg.typedef import Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 from pyiceberg.utils.config import Config
 from pyiceberg.utils.properties import property_as_bool
 
 from topo.connectors.iceberg.durable_files import DurableFileIO, folder_at
-from topo.connectors.iceberg.target import Partitions, columns_of, partition_record
+from topo.connectors.iceberg.target import Partitions, columns_of, is_void, partition_record
 from topo.connectors.secrets import secrets_of, without
 from topo.connectors.staging_places import LocalPlace, RemotePlace, StagingPlace
 from topo.connectors.store_files import StoreFiles
@@ -115,10 +118,11 @@ class IcebergTable:
                 f"{self} has the columns {_text(found)}, and IcebergSink is given {_text(types)}: write to another table, "
                 "give the schema that it has, or leave schema= out"
             )
-        names = [self._table.schema().find_column_name(field.source_id) for field in self._spec.fields]
-        if names != list(partition_by) or any(str(field.transform) != "identity" for field in self._spec.fields):
+        fields = [field for field in self._spec.fields if not is_void(field)]
+        names = [self._table.schema().find_column_name(field.source_id) for field in fields]
+        if names != list(partition_by) or any(str(field.transform) != "identity" for field in fields):
             raise ConfigError(
-                f"{self} is partitioned by {', '.join(map(str, self._spec.fields)) or 'nothing'}, and IcebergSink is given "
+                f"{self} is partitioned by {', '.join(map(str, fields)) or 'nothing'}, and IcebergSink is given "
                 f"{tuple(partition_by) or 'nothing'}: write to another table, give its own, or leave schema= out"
             )
 
@@ -144,7 +148,12 @@ class IcebergTable:
             ConfigError: the table has other columns or partitions now.
         """
         with self._explained("cannot be read"):
-            self._table.refresh()
+            try:
+                self._table.refresh()
+            except NoSuchTableError:
+                raise ConfigError(
+                    f"{self} was dropped while the topology ran; make it again, or give schema=, and restart the topology"
+                ) from None
         found = columns_of(self._table)
         changed = [field.name for field in self._columns if field.name not in found.names or not _takes(found, field)]
         changed += [field.name for field in found if not field.nullable and field.name not in self._columns.names]
@@ -186,7 +195,7 @@ class IcebergTable:
                 # Those files have no ids of fields that an earlier version has written.
                 transaction.set_properties({_NAMES: table.schema().name_mapping.model_dump_json()})
             paths = [f"{self.location}/{file.name}" for file in files]
-            read = partial(parquet_file_to_data_file, table.io, transaction.table_metadata)
+            read = partial(_data_file, table.io, transaction.table_metadata)
             found = list(ExecutorFactory.get_or_create().map(read, paths))
             update = transaction.update_snapshot()
             is_merged = property_as_bool(table.properties, _MERGE, False)
@@ -229,6 +238,30 @@ def _loaded(load: Callable[[], Any]) -> Any:
         with suppress(Exception):
             return load()
     return load()
+
+
+def _data_file(files: Any, metadata: Any, path: str) -> Any:
+    """Return a file for a snapshot, which rows of a checkpoint can have filled before the columns were changed.
+
+    Iceberg finds columns by their ids, but the library statistics by the names of a schema: it gets the one of the file.
+    """
+    if len(metadata.schemas) > 1:
+        with files.new_input(path).open() as stream:
+            columns = index_by_name(pyarrow_to_schema(pq.read_schema(stream), metadata.name_mapping())).items()
+        required = {field.field_id for field in metadata.schema().fields if field.required}
+        for schema in (metadata.schema(), *reversed(metadata.schemas)):
+            if columns <= index_by_name(schema).items() and required <= {field.field_id for field in schema.fields}:
+                metadata = metadata.model_copy(update={"current_schema_id": schema.schema_id})
+                break
+    fields = metadata.spec().fields
+    if not any(map(is_void, fields)):
+        return parquet_file_to_data_file(files, metadata, path)
+    # The library looks for a value of each field in the statistics.
+    spec = metadata.spec().model_copy(update={"fields": tuple(field for field in fields if not is_void(field))})
+    file = parquet_file_to_data_file(files, metadata.model_copy(update={"partition_specs": [spec]}), path)
+    values = iter([file.partition[place] for place in range(len(file.partition))])
+    file[_PARTITION] = Record(*(None if is_void(field) else next(values) for field in fields))
+    return file
 
 
 def _takes(columns: pa.Schema, field: pa.Field) -> bool:

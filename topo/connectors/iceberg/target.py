@@ -9,11 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.expressions.literals import literal
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, IntegerType, LongType
 
-from topo.connectors.parquet_file import checkers_of, parquet_schema
+from topo.connectors.parquet_file import Check, checkers_of, parquet_schema
 from topo.errors import ConfigError, UserError
 
 _LARGE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
@@ -82,6 +84,11 @@ def columns_of(table: Table) -> pa.Schema:
     return parquet_schema(pa.schema([field.with_type(_plain(field.type)) for field in schema_to_pyarrow(table.schema())]))
 
 
+def is_void(field: PartitionField) -> bool:
+    """Whether a field was removed from the partitions of a table of format 1. Its column may be gone."""
+    return isinstance(field.transform, VoidTransform)
+
+
 class Partitions:
     """Takes the partition of a row out of its tuple, so that each file is in one partition.
 
@@ -90,8 +97,12 @@ class Partitions:
     """
 
     def __init__(self, table: Table, columns: pa.Schema) -> None:
-        self._parts, self._spec_id = [], table.spec().spec_id
+        self._parts: list[tuple[str, Check, Callable[[Any], Any]] | None] = []
+        self._spec_id = table.spec().spec_id
         for field in table.spec().fields:
+            if is_void(field):
+                self._parts.append(None)
+                continue
             source = table.schema().find_field(field.source_id)
             kind, place = source.field_type, columns.get_field_index(source.name)
             # Floats: 0.0 and -0.0 are equal here and not in Iceberg, and NaN is equal to nothing.
@@ -107,7 +118,11 @@ class Partitions:
     def of(self, record: Mapping[str, Any], component: str) -> tuple[Any, ...]:
         """Return the partition of a tuple, decimals as texts, and the id of the spec. Raises UserError, which names the field."""
         found: list[Any] = []
-        for name, check, transformed in self._parts:
+        for part in self._parts:
+            if part is None:
+                found.append(None)
+                continue
+            name, check, transformed = part
             if name not in record:
                 raise UserError(f"a tuple from {component!r} has no field {name!r}, by which this table is partitioned")
             value = record[name]
