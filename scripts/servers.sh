@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 environment=${TOPO_VENV:-.venv}
-all="s3 kafka registry redis postgres http prometheus mqtt nats rabbitmq jupyter"
+all="s3 iceberg kafka registry redis postgres http prometheus mqtt nats rabbitmq jupyter"
 names=${*:-$all}
 
 setup() { sh scripts/setup.sh test "$@"; }
@@ -56,6 +56,8 @@ from_maven() {
         { mv -T "$jars.$$" "$jars" 2>/dev/null || { [ -d "$jars" ] && rm -rf "$jars.$$"; }; } && rm -rf "$new"
 }
 
+# The catalog is that of the fixtures of Iceberg's own tests.
+install_iceberg() { setup iceberg && from_maven iceberg-rest 1.10.0; }
 install_kafka() { setup kafka && from_maven kafka 4.3.1; }
 # The tests in Spark take it, and not those of connectors: `make spark`.
 install_hadoop() { setup spark && from_maven hadoop 3.5.0; }

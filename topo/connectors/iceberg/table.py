@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io.pyarrow import PyArrowFileIO, parquet_file_to_data_file, pyarrow_to_schema
 from pyiceberg.schema import index_by_name
@@ -29,6 +30,8 @@ from topo.errors import ConfigError, TopoEnvironmentError, TopoError
 _RETRIES, _MERGE, _NAMES = "commit.retry.num-retries", "commit.manifest-merge.enabled", "schema.name-mapping.default"
 _PARTITION = 3
 """The place of the partition in pyiceberg's DataFile, which has no setter for it."""
+_REST_TIMEOUTS = 5.0, 15.0
+"""Seconds that a REST catalog has to take a connection, and to answer: the library has no limit."""
 _ATTEMPTS = 4
 """How often a catalog is loaded, and a missing table made."""
 
@@ -87,7 +90,10 @@ class IcebergTable:
         self._secrets += secrets_of(Config().get_catalog_config(name) or {})
         catalog = _loaded(partial(load_catalog, name, **properties))
         warehouse = catalog.properties.get("warehouse")
-        if warehouse is not None and folder_at(warehouse) is not None:
+        if isinstance(catalog, RestCatalog):
+            session = catalog._session
+            session.request = partial(session.request, timeout=_REST_TIMEOUTS)
+        if warehouse is None or folder_at(warehouse) is not None:
             # The catalog makes the table's files by this setting. The library leaves syncing to the operating system.
             catalog.properties.setdefault("py-io-impl", f"{DurableFileIO.__module__}.{DurableFileIO.__qualname__}")
         return catalog

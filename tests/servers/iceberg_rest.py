@@ -1,0 +1,48 @@
+"""A REST catalog of Iceberg: the one that the project's own tests have, on a Java of the machine. It answers every host."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from tests.servers.server import Server, ServerEndedError, free_port, need, refuse_missing, start_server
+
+VERSION = "1.10.0"
+JARS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "topo", f"iceberg-rest-{VERSION}")
+"""Where scripts/servers.sh puts them; all checkouts share them."""
+_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+def start(folder: Path) -> Server:
+    """Start a catalog with its warehouse in `folder`. Skips the test where it or pyiceberg is missing."""
+    need(("pyiceberg", "pyarrow"))
+    if not JARS.is_dir() or shutil.which("java") is None:
+        refuse_missing("a REST catalog", "iceberg")
+    for attempt in range(3):
+        # Somebody else may take the port before the catalog does.
+        address = f"http://127.0.0.1:{(port := free_port())}"
+        settings = {
+            "CATALOG_WAREHOUSE": f"{folder}/warehouse",
+            "CATALOG_URI": f"jdbc:sqlite:{folder}/catalog.db",
+            "CATALOG_REST_PORT": str(port),
+        }
+        given = [f"{name}={value}" for name, value in settings.items()]
+        command = ["env", *given, "java", *_JAVA, "-cp", f"{JARS}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
+        try:
+            return start_server(command, folder / "catalog.log", address, partial(_answers, address))
+        except ServerEndedError:
+            if attempt == 2:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urlopen(f"{address}/v1/config", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
