@@ -63,6 +63,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=missing))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without the one mark that is asked for: each process would import a thousand modules for nothing."""
+    mark = config.option.markexpr
+    if not mark.isidentifier() or collection_path.suffix != ".py":
+        return None
+    return True if f"mark.{mark}" not in collection_path.read_text() else None
+
+
 def pytest_collection_finish() -> None:
     """Keep the tests out of the garbage collector's sight: there are ten thousand, which live as long as the process."""
     gc.collect()
