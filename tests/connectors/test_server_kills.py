@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 
 from tests.connectors.http_receiver import receiving
+from tests.connectors.mqtt_peers import Peer
 from tests.connectors.server_kills import KINDS, kill_for_a_while
-from tests.connectors.test_mqtt import Peer
 from tests.integration.conftest import no_process_is_left, scene
 from tests.integration.random_kills import SECONDS, SETTINGS, Killer
 from tests.integration.support import Scene, eventually, flow

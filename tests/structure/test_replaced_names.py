@@ -26,6 +26,7 @@ EXCEPTIONS = {
     "tests/contract/test_killed_sinks.py": LIMIT,
     "tests/connectors/test_nats_sink.py": f"{LIMIT}, and breaks a publication off",
     "tests/connectors/test_postgres_sink.py": LIMIT,
+    "tests/connectors/test_postgres_sink_rows.py": LIMIT,
     "tests/connectors/test_redis_group_spout.py": "looks at the lag at each turn",
     "tests/connectors/test_redis_stream_sink.py": LIMIT,
     "tests/integration/test_served_checkpoints.py": PLANTS,
