@@ -37,7 +37,7 @@ flights: ## the example with Spark at both ends; ARGS="-p month=1" goes to topo 
 	@$(python) topologies/flights_on_spark.py build/flights
 
 # The tests of a file share what they have computed, such as 500 simulated runs. Those with real processes wait for a quarter of
-# their time, and those with servers for half, so they have three processes for two processors.
+# their time, so they have three processes for two processors; those with servers wait for most of it, and have four.
 spread = -n 2 --dist loadgroup --no-loadscope-reorder
 pytest = $(python) -m pytest $(spread)
 
@@ -53,7 +53,7 @@ spark: ## run the tests in Spark, with a Java from PyPI where the machine has no
 
 connectors: ## run the tests with servers, Kafka and others, which it installs; SERVERS="kafka s3" for some of them
 	@sh scripts/servers.sh $(SERVERS)
-	@$(pytest) -n 3 -m server $(ARGS)
+	@$(pytest) -n 4 -m server $(ARGS)
 
 browser: ## run the tests of the web page in Chromium, which it installs with apt-get where it may
 	@sh scripts/servers.sh browser

@@ -34,6 +34,10 @@ class PatientSpout(KafkaSpout):
         made.poll = wait_for_rows
         return made
 
+    def _settings(self, context: TaskContext) -> dict[str, Any]:
+        # A partition that is assigned while the broker holds a request back would wait for its end.
+        return {"fetch.wait.max.ms": 20, **super()._settings(context)}
+
 
 def _consumer(settings: dict[str, Any]) -> Any:
     """A client whose requests do not wait behind one for records."""

@@ -65,6 +65,8 @@ class Broker(Server):
 
     secured_address: str = ""
     folder: Path = field(default_factory=Path)
+    _producer: Any = None
+    """Of `produce`: a new one needs half a second for its number."""
 
     def start_again(self) -> None:
         """Start it again on its data, at its addresses, after `stop` or `kill`."""
@@ -80,6 +82,9 @@ class Broker(Server):
         """Create a topic and return its name, which is drawn where none is given; dots of settings are written as `_`."""
         from confluent_kafka.admin import NewTopic
 
+        if name is not None:
+            # It may have been there: the producer would count on from the former one's records.
+            self._producer = None
         name = name or f"topic-{secrets.token_hex(6)}"
         admin = self.admin()
         settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -88,22 +93,37 @@ class Broker(Server):
             pass
         return name
 
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Have a topic have more partitions than it has, `count` in all, and wait until clients see them."""
+        from confluent_kafka.admin import NewPartitions
+
+        admin = self.admin()
+        admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)
+        while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < count:
+            time.sleep(0.01)
+        # It knows those that there were.
+        self._producer = None
+
     def produce(self, topic: str, values: Sequence[str | bytes], partition: int = 0, **options: Any) -> None:
         """Append records to one partition; options go to `produce`."""
         from confluent_kafka import Producer
 
-        # Else it may append records twice when a broker answers late.
-        producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True, **_QUIET})
+        if self._producer is None:
+            # Else it may append records twice when a broker answers late.
+            settings = {"enable.idempotence": True, "reconnect.backoff.max.ms": 500}
+            self._producer = Producer({"bootstrap.servers": self.address, **settings, **_QUIET})
         for value in values:
-            producer.produce(topic, value, partition=partition, **options)
-        assert producer.flush(60) == 0
+            self._producer.produce(topic, value, partition=partition, **options)
+        assert self._producer.flush(60) == 0
 
     def records(self, topic: str) -> list[Any]:
         """Return the committed records, as messages of confluent-kafka: partition by partition, each to its end."""
         from confluent_kafka import Consumer, TopicPartition
         from confluent_kafka.error import KafkaError
 
-        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
+        # A partition is known to be at its end when a request for more is answered, which the broker holds back by default.
+        waits = {"fetch.wait.max.ms": 10}
+        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True, **waits}
         consumer = Consumer({"bootstrap.servers": self.address, "isolation.level": "read_committed", **settings, **_QUIET})
         try:
             partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
