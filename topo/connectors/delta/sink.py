@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from topo.api.batch_limits import check_batch_age
 from topo.api.context import TaskContext
+from topo.connectors.clients import check_installed
 from topo.connectors.file_folders import shown_url
 from topo.connectors.secrets import masked_settings
 from topo.connectors.table_sink import TableSink
 from topo.errors import ConfigError
-from topo.extras import EXTRAS, pip_install
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,8 +77,7 @@ class DeltaSink(TableSink):
             roll_size=roll_size,
             roll_interval=roll_interval,
         )
-        if find_spec("deltalake") is None or find_spec("pyarrow") is None:
-            raise ConfigError(f"DeltaSink needs deltalake and pyarrow: {pip_install(EXTRAS['delta'])}")
+        check_installed("DeltaSink", "delta", "deltalake and pyarrow", "deltalake", "pyarrow")
         from topo.connectors.delta.target_schema import checked_target
 
         self._declared = None if schema is None else checked_target(schema, by)

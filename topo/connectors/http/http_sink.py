@@ -17,9 +17,10 @@ from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.operator_bolts import AsyncBolt
 from topo.api.tuples import Tuple
+from topo.connectors.clients import check_installed
 from topo.connectors.http.answers import RETRY_ON, RetryRules, is_success, retry_after_s
 from topo.connectors.http.key_locks import KeyLocks
-from topo.connectors.http.requests import ID_HEADER, LONGEST_ID, given_headers, need_aiohttp, shown_url, without_queries
+from topo.connectors.http.requests import ID_HEADER, LONGEST_ID, given_headers, shown_url, without_queries
 from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
 from topo.connectors.secrets import is_secret, masked
 from topo.errors import ConfigError, PeerError, UserError
@@ -86,7 +87,7 @@ class HttpSink(AsyncBolt):
         Raises:
             ConfigError: an argument cannot be used, or aiohttp is missing.
         """
-        need_aiohttp("HttpSink")
+        check_installed("HttpSink", "http", "aiohttp", "aiohttp")
         if not url.lower().startswith(("http://", "https://")):
             raise ConfigError(f"HttpSink: url={shown_url(url)!r} must begin with http:// or https://")
         if method not in METHODS:

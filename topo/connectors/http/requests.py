@@ -6,12 +6,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 from ipaddress import ip_address
 
 from topo.connectors.secrets import MASK, masked
 from topo.errors import ConfigError
-from topo.extras import EXTRAS, pip_install
 
 ID_HEADER = "Idempotency-Key"
 LONGEST_ID = 255
@@ -32,12 +30,6 @@ def without_queries(url: str, text: str) -> str:
         if "=" in part:
             text = text.replace(part, MASK)
     return _QUERY.sub(r"\g<url>", text)
-
-
-def need_aiohttp(component: str) -> None:
-    """Raise ConfigError where aiohttp is missing."""
-    if find_spec("aiohttp") is None:
-        raise ConfigError(f"{component} needs aiohttp: {pip_install(EXTRAS['http'])}")
 
 
 def given_headers(component: str, headers: Mapping[str, str] | None) -> dict[str, str]:

@@ -12,7 +12,8 @@ from topo.api.partition_values import Partition, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
-from topo.connectors.http.requests import given_headers, need_aiohttp, shown_url, without_queries
+from topo.connectors.clients import check_installed
+from topo.connectors.http.requests import given_headers, shown_url, without_queries
 from topo.connectors.http.stream_reader import STREAM, PushedReader, StreamClient
 from topo.connectors.record_decoder import decoder_of, record_fields
 from topo.connectors.secrets import secrets_of, without
@@ -34,7 +35,7 @@ def _reader(
 
 
 def _check_url(name: str, url: str, schemes: tuple[str, ...]) -> None:
-    need_aiohttp(name)
+    check_installed(name, "http", "aiohttp", "aiohttp")
     if not url.lower().startswith(schemes):
         raise ConfigError(f"{name}: url={shown_url(url)!r} must begin with {' or '.join(schemes)}")
 

@@ -10,7 +10,8 @@ from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.spout import Spout, SpoutCollector
 from topo.config import parse_size
-from topo.connectors.http.requests import check_reach, need_aiohttp
+from topo.connectors.clients import check_installed
+from topo.connectors.http.requests import check_reach
 from topo.connectors.loop_thread import LoopThread
 from topo.connectors.record_decoder import decoder_of, record_fields
 from topo.errors import ConfigError, TopoEnvironmentError
@@ -84,7 +85,7 @@ class WebhookSpout(Spout):
         Raises:
             ConfigError: an argument cannot be used, or aiohttp is missing.
         """
-        need_aiohttp("WebhookSpout")
+        check_installed("WebhookSpout", "http", "aiohttp", "aiohttp")
         if not isinstance(port, int) or not 0 < port < 65536:
             raise ConfigError(f"WebhookSpout: port={port!r} must be one of 1 to 65535, which the senders know")
         if not path.startswith("/") or "{" in path:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from topo.api.batch_limits import check_batch_age
 from topo.api.context import TaskContext
+from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked_settings
 from topo.connectors.table_sink import TableSink
 from topo.errors import ConfigError
-from topo.extras import EXTRAS, pip_install
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,8 +73,7 @@ class IcebergSink(TableSink):
             roll_size=roll_size,
             roll_interval=roll_interval,
         )
-        if find_spec("pyiceberg") is None or find_spec("pyarrow") is None:
-            raise ConfigError(f"IcebergSink needs pyiceberg and pyarrow: {pip_install(EXTRAS['iceberg'])}")
+        check_installed("IcebergSink", "iceberg", "pyiceberg and pyarrow", "pyiceberg", "pyarrow")
         from topo.connectors.iceberg.target import declared_columns
 
         if not isinstance(catalog, str | Mapping):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from topo.connectors.secrets import secrets_of, without
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, TopoError
-from topo.extras import EXTRAS, pip_install
 
 REFUSED = {
     "bootstrap.servers": "give it as bootstrap_servers=",
@@ -33,12 +32,6 @@ _FIXES = {
     "_SSL": "correct the ssl. settings of config=: the broker's certificate, and the authority that signed it",
     "_INVALID_ARG": "correct config=; its names and values are those of librdkafka's CONFIGURATION.md",
 }
-
-
-def check_installed(user: str) -> None:
-    """Check that the client can be imported. Raises ConfigError, which has the command that installs it."""
-    if find_spec("confluent_kafka") is None:
-        raise ConfigError(f"{user} needs confluent-kafka: {pip_install(EXTRAS['kafka'])}")
 
 
 def servers_of(bootstrap_servers: str | Sequence[str]) -> str:
@@ -116,8 +109,11 @@ def is_unanswered(error: BaseException) -> bool:
     return isinstance(error, KafkaException) and error.args[0].name() in _UNREACHABLE
 
 
-class explaining:
-    """Has an error of the client leave the block as one of topo's, with the fix and without secrets.
+@contextmanager
+def explaining(
+    what: str, settings: Mapping[str, Any], reported: Iterable[Any] = (), away: type[TopoEnvironmentError] = TopoEnvironmentError
+) -> Iterator[None]:
+    """Have an error of the client leave the block as one of topo's, with the fix and without secrets.
 
     Args:
         what: was tried.
@@ -125,24 +121,12 @@ class explaining:
         reported: errors that the client has reported by callback: a login that failed explains a request without an answer.
         away: see `explained`.
     """
+    from confluent_kafka import KafkaException
 
-    def __init__(
-        self,
-        what: str,
-        settings: Mapping[str, Any],
-        reported: Iterable[Any] = (),
-        away: type[TopoEnvironmentError] = TopoEnvironmentError,
-    ) -> None:
-        self._what, self._settings, self._reported, self._away = what, settings, reported, away
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        from confluent_kafka import KafkaException
-
-        if isinstance(error, KafkaException):
-            cause = error.args[0]
-            if is_unanswered(error):
-                cause = refused_login(self._reported) or cause
-            raise explained(cause, self._what, self._settings, self._away) from None
+    try:
+        yield
+    except KafkaException as error:
+        cause = error.args[0]
+        if is_unanswered(error):
+            cause = refused_login(reported) or cause
+        raise explained(cause, what, settings, away) from None

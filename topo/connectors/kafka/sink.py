@@ -12,11 +12,12 @@ from topo.api.batch_limits import batch_within_pending, check_batch_age
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.clients import check_installed
 from topo.connectors.kafka.deliveries import Deliveries
 from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker, check_reopened, has_published
 from topo.connectors.kafka.outgoing import OutgoingRecord, RecordMaker, check_topic
 from topo.connectors.kafka.schemas import RegistryFormat
-from topo.connectors.kafka.settings import check_installed, checked_config, explained, explaining, servers_of
+from topo.connectors.kafka.settings import checked_config, explained, explaining, servers_of
 from topo.connectors.kafka.targets import Targets
 from topo.connectors.kafka.transactions import Transactions, is_fenced
 from topo.connectors.record_encoder import Select, Serialize
@@ -102,7 +103,7 @@ class KafkaSink(TwoPhaseSink):
         Raises:
             ConfigError: an argument cannot be used, or confluent-kafka is not installed.
         """
-        check_installed("KafkaSink")
+        check_installed("KafkaSink", "kafka", "confluent-kafka", "confluent_kafka")
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
         self._servers = servers_of(bootstrap_servers)
         self._config = checked_config("KafkaSink", config or {}, _REFUSED)

@@ -12,12 +12,13 @@ from topo.api.durations import duration_ms
 from topo.api.partition_values import Partition
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
+from topo.connectors.clients import check_installed
 from topo.connectors.kafka.cluster import Cluster
 from topo.connectors.kafka.offsets import Place, check_names, checked_place
 from topo.connectors.kafka.reader import KafkaReader
 from topo.connectors.kafka.records import RecordFormat
 from topo.connectors.kafka.schemas import RegistryFormat
-from topo.connectors.kafka.settings import check_installed, checked_config, servers_of
+from topo.connectors.kafka.settings import checked_config, servers_of
 from topo.connectors.record_decoder import Deserialize
 from topo.errors import ConfigError, TopoEnvironmentError, TopoInternalError
 
@@ -115,7 +116,7 @@ class KafkaSpout(PartitionedSpout):
         Raises:
             ConfigError: an argument cannot be used, or confluent-kafka is missing.
         """
-        check_installed("KafkaSpout")
+        check_installed("KafkaSpout", "kafka", "confluent-kafka", "confluent_kafka")
         self._topics = _checked_topics(topics, pattern)
         self._pattern = pattern
         self._servers = servers_of(bootstrap_servers)

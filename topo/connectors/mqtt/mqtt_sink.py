@@ -10,7 +10,8 @@ from topo.api.bolt import Bolt, Collector
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.tuples import Tuple
-from topo.connectors.mqtt.settings import broker_address, client_id_of, need_paho, topic_of
+from topo.connectors.clients import check_installed
+from topo.connectors.mqtt.settings import broker_address, client_id_of, topic_of
 from topo.connectors.record_encoder import Select, Serialize, encoder_of
 from topo.errors import ConfigError, PeerError, TopoEnvironmentError
 
@@ -58,7 +59,7 @@ class MqttSink(Bolt):
         Raises:
             ConfigError: an argument cannot be used, or paho-mqtt is missing.
         """
-        need_paho("MqttSink")
+        check_installed("MqttSink", "mqtt", "paho-mqtt", "paho")
         self._address = broker_address(url)
         self._topic = topic_of(topic)
         self._encode = encoder_of(value, value_serializer)

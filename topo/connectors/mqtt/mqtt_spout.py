@@ -13,9 +13,10 @@ from topo.api.durations import duration_ms
 from topo.api.partition_values import Partition, PartitionOutput, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
+from topo.connectors.clients import check_installed
 from topo.connectors.counted_messages import CountedMessages
 from topo.connectors.mqtt.deliveries import Delivery, SessionMessages, digest_of
-from topo.connectors.mqtt.settings import broker_address, check_filter, client_id_of, need_paho
+from topo.connectors.mqtt.settings import broker_address, check_filter, client_id_of
 from topo.connectors.record_decoder import decoder_of, record_fields
 from topo.errors import ConfigError
 
@@ -76,7 +77,7 @@ class MqttSpout(PartitionedSpout):
         Raises:
             ConfigError: an argument cannot be used, or paho-mqtt is missing.
         """
-        need_paho("MqttSpout")
+        check_installed("MqttSpout", "mqtt", "paho-mqtt", "paho")
         self._address = broker_address(url)
         self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
         if not self._topics or not all(self._topics):

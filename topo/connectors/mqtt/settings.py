@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -13,15 +12,8 @@ from topo.api.tuples import Tuple
 from topo.connectors.name_templates import filled
 from topo.connectors.secrets import masked
 from topo.errors import ConfigError, UserError
-from topo.extras import EXTRAS, pip_install
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "mqtt+unix": 0}
-
-
-def need_paho(component: str) -> None:
-    """Raise ConfigError where the client is missing."""
-    if find_spec("paho") is None:
-        raise ConfigError(f"{component} needs paho-mqtt: {pip_install(EXTRAS['mqtt'])}")
 
 
 @dataclass(frozen=True, slots=True)

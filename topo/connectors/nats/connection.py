@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Any, TypeVar
 from weakref import finalize
 
 from topo.api.durations import duration_ms
+from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked, secrets_of, without
 from topo.errors import ConfigError
-from topo.extras import EXTRAS, pip_install
 
 _REFUSED = {
     "allow_reconnect": "topo connects again",
@@ -44,8 +43,7 @@ class NatsServers:
         self.timeout_s = duration_ms(timeout) / 1000
         if self.timeout_s <= 0:
             raise ConfigError(f"{component}: timeout={timeout!r} must be longer than nothing")
-        if find_spec("nats") is None:
-            raise ConfigError(f"{component} needs the client of NATS: {pip_install(EXTRAS['nats'])}")
+        check_installed(component, "nats", "the client of NATS", "nats")
         self.component = component
         self.given = given
         self.config = dict(config)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import NamedTuple
 
+from topo.connectors.clients import check_installed
 from topo.connectors.postgres.keyset import KeysetStatements
 from topo.connectors.staged_table import quoted
 from topo.errors import ConfigError
-from topo.extras import EXTRAS, pip_install
 
 _NAME_BYTES = 63
 """PostgreSQL cuts longer names off."""
@@ -57,8 +56,7 @@ def check_dsn(owner: str, dsn: str) -> None:
     Raises:
         ConfigError: it is not, or cannot.
     """
-    if find_spec("psycopg") is None:
-        raise ConfigError(f"{owner} needs psycopg: {pip_install(EXTRAS['postgres'])}")
+    check_installed(owner, "postgres", "psycopg", "psycopg")
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 

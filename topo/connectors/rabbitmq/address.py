@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 from topo.api.durations import duration_ms
+from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked, secrets_of, without
 from topo.errors import ConfigError, TopoEnvironmentError
-from topo.extras import EXTRAS, pip_install
 
 _REFUSED, _NOT_FOUND = 403, 404
 
@@ -27,8 +26,7 @@ class RabbitAddress:
     """
 
     def __init__(self, component: str, url: str, timeout: str, heartbeat: str) -> None:
-        if find_spec("pika") is None:
-            raise ConfigError(f"{component} needs pika: {pip_install(EXTRAS['rabbitmq'])}")
+        check_installed(component, "rabbitmq", "pika", "pika")
         self.component, self.shown, self._url = component, masked(str(url)), str(url)
         self._secrets = secrets_of({"url": self._url})
         self.timeout_s, self.heartbeat_s = duration_ms(timeout) / 1000, duration_ms(heartbeat) // 1000

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any
 
 from topo.api.durations import duration_ms
+from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked
 from topo.errors import ConfigError
-from topo.extras import EXTRAS, pip_install
 
 _REFUSED = {
     "decode_responses": "values are decoded by topo",
@@ -32,8 +31,7 @@ class RedisServer:
     """
 
     def __init__(self, component: str, url: str, timeout: str, config: Mapping[str, Any]) -> None:
-        if find_spec("redis") is None:
-            raise ConfigError(f"{component} needs the client of Redis: {pip_install(EXTRAS['redis'])}")
+        check_installed(component, "redis", "the client of Redis", "redis")
         if not isinstance(url, str) or not url.startswith(_SCHEMES):
             raise ConfigError(f"{component}: the url must begin with {', '.join(_SCHEMES)}")
         for name, reason in _REFUSED.items():
