@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.kafka_sources import PatientSpout, delete_topic
+from tests.connectors.kafka_sources import PatientSpout
 from tests.servers.kafka import Broker
 from topo.testing import TopologyTest
 
@@ -21,7 +21,7 @@ EXAMPLE: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[2] / "topolo
 @pytest.mark.parametrize("crash", ["orders", "total"])
 def test_each_order_counts_once_whatever_crashes(broker: Broker, tmp_path: Path, crash: str) -> None:
     if "orders" in broker.admin().list_topics(timeout=10).topics:
-        delete_topic(broker, "orders")
+        broker.delete_topic("orders")
     broker.create_topic(4, "orders")
     EXAMPLE["put_orders"](broker.address, 300)
     EXAMPLE["topology"].__globals__["KafkaSpout"] = PatientSpout
@@ -36,4 +36,4 @@ def test_each_order_counts_once_whatever_crashes(broker: Broker, tmp_path: Path,
         cents = [amount for one, amount in expected if one == user]
         last = max((row for row in rows if row["user"] == user), key=lambda row: row["orders"])
         assert (last["orders"], last["cents"]) == (len(cents), sum(cents))
-    delete_topic(broker, "orders")
+    broker.delete_topic("orders")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.kafka_sources import PatientSpout, delete_topic
+from tests.connectors.kafka_sources import PatientSpout
 from tests.integration.test_docs_code import ROOT, code_of
 from tests.servers.kafka import PASSWORD, STRANGER, USER, Broker, sasl
 from topo import KafkaSpout
@@ -200,7 +200,7 @@ def test_a_topic_that_was_made_once_more_is_another_one(broker: Broker, is_runni
     assert read(harness) == {"0": [0, 1]}
     if not is_running:
         harness.stop()
-    delete_topic(broker, name)
+    broker.delete_topic(name)
     broker.create_topic(1, name)
     # As many records as there were: by the offset alone nothing would be missing.
     broker.produce(name, ["10", "11", "12", "13"])
@@ -224,7 +224,7 @@ def test_a_topic_that_was_made_once_more_is_not_read_with_on_lost_fail(broker: B
     harness = harness_of(broker, name)
     assert read(harness) == {"0": [0, 1]}
     harness.stop()
-    delete_topic(broker, name)
+    broker.delete_topic(name)
     broker.create_topic(1, name)
     broker.produce(name, ["10", "11", "12", "13"])
     harness.start(1)
@@ -302,7 +302,7 @@ def test_a_spout_is_closed_while_the_broker_answers_no_commit(broker: Broker, to
 
 def test_with_a_stop_a_topic_that_is_not_found_is_no_end_of_the_input(broker: Broker, topic: str) -> None:
     harness = harness_of(broker, topic, stop="latest", discovery_interval="1m")
-    delete_topic(broker, topic)
+    broker.delete_topic(topic)
     harness.turns(2)
     assert "do not have it; create it" in str(harness.errors[0])
     assert not harness.tasks[0].has_ended
@@ -347,9 +347,9 @@ def test_the_topology_of_the_page_writes_each_order_once(broker: Broker, tmp_pat
     assert sorted(row["cents"] for row in rows) == [*range(11)]
     assert [row["note"] for row in rows if row["user"] == "bob"] == ["late"]
     assert page["secured"](broker.secured_address, USER, PASSWORD)._config["sasl.password"] == PASSWORD
-    delete_topic(broker, "orders")
+    broker.delete_topic("orders")
 
 
 def delete_if_there(broker: Broker, topic: str) -> None:
     if topic in broker.admin().list_topics(timeout=10).topics:
-        delete_topic(broker, topic)
+        broker.delete_topic(topic)

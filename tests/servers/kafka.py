@@ -82,9 +82,6 @@ class Broker(Server):
         """Create a topic and return its name, which is drawn where none is given; dots of settings are written as `_`."""
         from confluent_kafka.admin import NewTopic
 
-        if name is not None:
-            # It may have been there: the producer would count on from the former one's records.
-            self._producer = None
         name = name or f"topic-{secrets.token_hex(6)}"
         admin = self.admin()
         settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -102,6 +99,15 @@ class Broker(Server):
         while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < count:
             time.sleep(0.01)
         # It knows those that there were.
+        self._producer = None
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        admin = self.admin()
+        admin.delete_topics([topic])[topic].result(60)
+        while topic in admin.list_topics(timeout=10).topics:
+            time.sleep(0.01)
+        # Of another topic with that name it would count on from the records of this one.
         self._producer = None
 
     def produce(self, topic: str, values: Sequence[str | bytes], partition: int = 0, **options: Any) -> None:
