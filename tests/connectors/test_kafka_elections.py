@@ -73,6 +73,7 @@ def test_records_that_others_have_replaced_are_lost_though_the_log_is_longer_by_
     leader.kill()
     behind.start_again()
     wait(lambda: state() == (3, [3]))
+    first.forget()
     first.produce("orders", [f"c{n}" for n in range(20)])
     wait(lambda: len(skips.all_rows()) == 30 and losses(fails) > 1, skips, fails)
     replaced = [f"c{n}" for n in range(20)]

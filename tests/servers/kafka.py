@@ -98,8 +98,7 @@ class Broker(Server):
         admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)
         while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < count:
             time.sleep(0.01)
-        # It knows those that there were.
-        self._producer = None
+        self.forget()
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, and wait until it is gone."""
@@ -107,20 +106,24 @@ class Broker(Server):
         admin.delete_topics([topic])[topic].result(60)
         while topic in admin.list_topics(timeout=10).topics:
             time.sleep(0.01)
-        # Of another topic with that name it would count on from the records of this one.
+        self.forget()
+
+    def forget(self) -> None:
+        """Give up the producer, which knows the partitions of topics, and counts on from the records that it has written."""
         self._producer = None
 
     def produce(self, topic: str, values: Sequence[str | bytes], partition: int = 0, **options: Any) -> None:
         """Append records to one partition; options go to `produce`."""
         from confluent_kafka import Producer
 
-        if self._producer is None:
-            # Else it may append records twice when a broker answers late.
-            settings = {"enable.idempotence": True, "reconnect.backoff.max.ms": 500}
-            self._producer = Producer({"bootstrap.servers": self.address, **settings, **_QUIET})
+        # Else it may append records twice when a broker answers late.
+        settings = {"enable.idempotence": True, "reconnect.backoff.max.ms": 500}
+        # It is kept unless it fails.
+        producer, self._producer = self._producer or Producer({"bootstrap.servers": self.address, **settings, **_QUIET}), None
         for value in values:
-            self._producer.produce(topic, value, partition=partition, **options)
-        assert self._producer.flush(60) == 0
+            producer.produce(topic, value, partition=partition, **options)
+        assert producer.flush(60) == 0
+        self._producer = producer
 
     def records(self, topic: str) -> list[Any]:
         """Return the committed records, as messages of confluent-kafka: partition by partition, each to its end."""
