@@ -77,6 +77,8 @@ class Transactions:
         self._topic = marker_topic
         name = _PREFIX + writer
         self._producer = Producer({**settings, "transactional.id": name, "delivery.report.only.error": True})
+        # Without a connection the client tries the next step every half second.
+        self._patiently(lambda timeout: self._producer.list_topics(marker_topic, timeout))
         self._patiently(self._producer.init_transactions)
         self.marker, self._group = self._read_marker(settings, name)
 
