@@ -22,8 +22,8 @@ NEEDS = {
 }
 """Packages that a page needs beside its server."""
 
-GROUPS = {"rabbitmq.md": "rabbitmq"}
-"""Pages whose server takes long to start: they run beside its other tests."""
+GROUPS = {"kafka-sink.md": "kafka-out", "rabbitmq.md": "rabbitmq"}
+"""Pages whose server takes long to start: they run in the process of its other tests."""
 
 
 def pages() -> Iterator[Any]:
