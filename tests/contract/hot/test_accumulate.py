@@ -124,3 +124,41 @@ def test_an_interrupt_leaves_the_call(hot: ModuleType, error: type[BaseException
 
     with pytest.raises(error):
         hot.accumulate(["k"], [2], array("q", [5]), 0, {0: (({"k": 1},), [])}, 0, 10, more, None, None)
+
+
+numbers = [st.integers(-(2**70), 2**70), st.floats(allow_nan=False), st.booleans(), st.decimals(allow_nan=False, places=2)]
+fields = st.one_of(*numbers, st.text(max_size=2), st.none())
+
+
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("abc"), st.lists(fields, max_size=3).map(tuple), st.integers(0, 30)), max_size=12),
+    place=st.sampled_from([None, 0, 1, 2]),
+    width=st.integers(1, 2),
+    takes_first=st.booleans(),
+    protects=st.booleans(),
+)
+@example(rows=[("a", (1,), 3), ("a", (2.5,), 3), ("a", ("x",), 3)], place=0, width=1, takes_first=True, protects=False)
+@example(rows=[("a", (), 3), ("a", (), 3)], place=None, width=2, takes_first=True, protects=True)
+def test_an_added_field_is_the_same_as_a_call_that_adds_it(
+    hot: ModuleType, rows: Any, place: int | None, width: int, takes_first: bool, protects: bool
+) -> None:
+    def called(value: Any, kept: Any = 0) -> Any:
+        return kept + (1 if place is None else value[place])
+
+    def run(add: Any) -> Any:
+        cells: list[dict[str, Any]] = [{} for _ in range(width)]
+        slots: Any = {start: (tuple(cells), []) for start in (0, 10, 20)}
+        cells[0]["b"] = cells[-1]["b"] = 5
+        keys, values, times = ([row[at] for row in rows] for at in range(3))
+        first, protect = add if takes_first else None, (lambda kept: kept) if protects else None
+        at, error = hot.accumulate(keys, values, array("q", times), 0, slots, 0, 10, add, first, protect)
+        return at, type(error), str(error), repr(cells), [taken for _, taken in slots.values()]
+
+    assert run(hot.AddField(place)) == run(called)
+
+
+def test_an_added_field_of_anything_but_a_tuple_is_read_as_a_call_would(hot: ModuleType) -> None:
+    cells = {"k": 1}
+    values = [[2], {0: 3}, (4,)]
+    at, error = hot.accumulate(["k"] * 3, values, array("q", [5] * 3), 0, {0: ((cells,), [])}, 0, 10, hot.AddField(0), None, None)
+    assert (at, error, cells) == (3, None, {"k": 10})

@@ -1,24 +1,78 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""`topo.hot.plain.windows`: slots are computed in C, and found once for neighbours; ids go from column to column."""
+"""`topo.hot.plain.windows`: slots are computed in C, and found once for neighbours; ids go from column to column.
+
+The call of an `AddField` is an addition here, and an element of one window needs no list of its accumulators.
+"""
 
 from cpython.array cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.dict cimport PyDict_GetItemWithError
+from cpython.mem cimport PyMem_Realloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
+from topo.hot.compiled.values cimport is_frequent
+
 from topo.hot.plain.values import ATOMS
+from topo.hot.plain.windows import AddField
 from topo.hot.plain.windows import accumulate as accumulate_plainly
 from topo.hot.plain.windows import hold_run as hold_run_plainly
 
 cdef extern from *:
+    """
+    #define SET_ITEMS(column, items) ((column)->data.ob_item = (char *)(items))
+    """
     ctypedef struct arrayobject:
         Py_ssize_t allocated
         int ob_exports
     void Py_SET_SIZE(PyObject *column, Py_ssize_t count)
+    void SET_ITEMS(arrayobject *column, void *items)
 
 cdef frozenset _ATOMS = ATOMS
+cdef object _ZERO = 0
 cdef int64_t _FAR = <int64_t>1 << 61
+
+
+cdef class _Fold:
+    """How elements become accumulators: the arguments of `accumulate`."""
+
+    cdef object more, first, protect
+    cdef bint adds
+    cdef Py_ssize_t place  # of the field that is added; -1 adds 1 for each element
+
+
+cdef _Fold _fold(more, first, protect):
+    cdef _Fold fold = _Fold.__new__(_Fold)
+    cdef object place = more.place if type(more) is AddField else -1
+    fold.more, fold.first, fold.protect, fold.place = more, first, protect, -1
+    fold.adds = place is None or type(place) is int and place >= 0
+    if fold.adds and place is not None:
+        fold.place = place
+    return fold
+
+
+cdef inline object _folded(_Fold fold, kept, value):
+    """Return the accumulator behind an element; `kept` is the former one, or None."""
+    if kept is None:
+        if not fold.adds or fold.first is not fold.more:
+            return fold.first(value)
+        kept = _ZERO
+    elif fold.protect is not None and not is_frequent(kept) and type(kept) not in _ATOMS:
+        kept = fold.protect(kept)
+    if fold.adds:
+        if fold.place < 0:
+            return kept + 1
+        if type(value) is tuple and fold.place < len(<tuple>value):
+            return kept + (<tuple>value)[fold.place]
+    return fold.more(value, kept)
+
+
+cdef inline int _store(dict cells, key, accumulator) except -1:
+    if accumulator is None:
+        cells.pop(key, None)
+    else:
+        cells[key] = accumulator
+    return 0
 
 
 def accumulate(keys, values, stamps, Py_ssize_t at, dict slots, offset, step, more, first, protect):
@@ -26,8 +80,10 @@ def accumulate(keys, values, stamps, Py_ssize_t at, dict slots, offset, step, mo
     cdef int64_t start = 0, rest, stamp, length, shift
     cdef Py_ssize_t count
     cdef dict cells
-    cdef list taken = None, added
+    cdef list taken = None, added = None
     cdef tuple windows = None
+    cdef PyObject *found
+    cdef _Fold fold = _fold(more, first, protect)
     # Close to either end of the range a difference may not fit 64 bits.
     if type(keys) is not list or type(values) is not list or not (0 < step < _FAR and -_FAR < offset < _FAR):
         return accumulate_plainly(keys, values, stamps, at, slots, offset, step, more, first, protect)
@@ -50,27 +106,28 @@ def accumulate(keys, values, stamps, Py_ssize_t at, dict slots, offset, step, mo
                     return at, None
                 windows, taken = slot
             key, value = (<list>keys)[at], (<list>values)[at]
-            added = []
             try:
-                if first is None:
+                if len(windows) == 1:
+                    cells = windows[0]
+                    found = PyDict_GetItemWithError(cells, key)
+                    if found == NULL and first is None:
+                        return at, None
+                    accumulator = _folded(fold, None if found == NULL else <object>found, value)
+                else:
+                    added = []
+                    if first is None:
+                        for cells in windows:
+                            if key not in cells:
+                                return at, None
                     for cells in windows:
-                        if key not in cells:
-                            return at, None
-                for cells in windows:
-                    kept = cells.get(key)
-                    if kept is None:
-                        added.append(first(value))
-                    else:
-                        if protect is not None and type(kept) not in _ATOMS:
-                            kept = protect(kept)
-                        added.append(more(value, kept))
+                        added.append(_folded(fold, cells.get(key), value))
             except Exception as error:
                 return at, error
-            for cells, accumulator in zip(windows, added):
-                if accumulator is None:
-                    cells.pop(key, None)
-                else:
-                    cells[key] = accumulator
+            if len(windows) == 1:
+                _store(cells, key, accumulator)
+            else:
+                for cells, accumulator in zip(windows, added):
+                    _store(cells, key, accumulator)
             taken.append(at)
             at += 1
     finally:
@@ -79,14 +136,22 @@ def accumulate(keys, values, stamps, Py_ssize_t at, dict slots, offset, step, mo
 
 
 cdef inline int _append(array column, uint64_t word) except -1:
-    """Append where there is room already; else `array.append` has to make it, or to refuse."""
-    cdef Py_ssize_t count = len(column)
+    """Append as `array.append` does, with the same room; an exported array is refused by it."""
+    cdef Py_ssize_t count = len(column), room
     cdef arrayobject *fields = <arrayobject *><PyObject *>column
-    if count < fields.allocated and not fields.ob_exports and column.ob_descr.itemsize == 8:
-        column.data.as_ulonglongs[count] = word
-        Py_SET_SIZE(<PyObject *>column, count + 1)
-    else:
+    cdef void *words
+    if fields.ob_exports or column.ob_descr.itemsize != 8:
         column.append(word)
+        return 0
+    if count == fields.allocated:
+        room = count + 1 + ((count + 1) >> 4) + (3 if count < 8 else 7)
+        words = PyMem_Realloc(column.data.as_chars, 8 * room)
+        if words == NULL:
+            raise MemoryError()
+        SET_ITEMS(fields, words)
+        fields.allocated = room
+    column.data.as_ulonglongs[count] = word
+    Py_SET_SIZE(<PyObject *>column, count + 1)
     return 0
 
 

@@ -13,6 +13,23 @@ Slots = dict[int, tuple[tuple[dict[Any, Any], ...], list[int]]]
 """By start of a slot: for each window of it the accumulators by key; and the positions of the elements that went into them."""
 
 
+class AddField:
+    """Adds a field of an element to an accumulator: what `Sum` and `Count` do, without a call of theirs for each element.
+
+    Attributes:
+        place: of the field, 0 or more; None adds 1 for each element.
+    """
+
+    __slots__ = ("place",)
+
+    def __init__(self, place: int | None) -> None:
+        self.place = place
+
+    def __call__(self, value: Any, kept: Any = 0) -> Any:
+        """Return the accumulator of an element and the former accumulator."""
+        return kept + (1 if self.place is None else value[self.place])
+
+
 def accumulate(
     keys: Sequence[Any],
     values: Sequence[Any],
@@ -32,7 +49,7 @@ def accumulate(
         at: the first element to take.
         slots: those that are open.
         offset, step: slots begin at `offset` modulo `step`.
-        more: returns the accumulator of a further element and the former accumulator; None drops it.
+        more: returns the accumulator of a further element and the former accumulator; None drops it. The quickest is `AddField`.
         first: returns the accumulator of a first element. None: the call ends at an element of a key without accumulator.
         protect: copies an accumulator before it is given to `more`. None: it is given as it is.
 

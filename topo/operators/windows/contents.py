@@ -13,8 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topo.api.aggregates import AggregateFunction, leaves_elements
+from topo.api.aggregates import AggregateFunction, Count, Sum, leaves_elements
 from topo.api.evictors import Evictor, TimestampedValue
+from topo.hot import AddField
 from topo.operators.state.deep_copy import all_stay, independent
 from topo.operators.state.keyed_state import AggregatingState, KeyedState, ListState, ReducingState
 
@@ -128,9 +129,20 @@ class Aggregated(Accumulated):
         self.first = lambda value: aggregate.add(value, aggregate.create_accumulator())
         self.more = aggregate.add
         self.result = aggregate.get_result
+        if (add := _addition(aggregate)) is not None:
+            self.first = self.more = add
 
     def open(self, state: KeyedState) -> None:
         self.handle = state.aggregating(CONTENTS_STATE, self._aggregate)
+
+
+def _addition(aggregate: AggregateFunction) -> AddField | None:
+    """Return the same as `add` of an aggregate that adds a field of rows or counts them; None for all others."""
+    if type(aggregate) is Count:
+        return AddField(None)
+    if type(aggregate) is Sum and type(aggregate.field) is int and aggregate.field >= 0:
+        return AddField(aggregate.field)
+    return None
 
 
 class Elements(WindowContents):
