@@ -9,6 +9,7 @@ from topo.hot.compiled.share import share, share_ids
 from topo.hot.compiled.stays import stays
 from topo.hot.compiled.trees import Trees
 from topo.hot.compiled.windows import accumulate, hold_run
+from topo.hot.compiled.words import pack_timestamps, pack_words
 
 __all__ = [
     "Acks",
@@ -24,6 +25,8 @@ __all__ = [
     "accumulate",
     "hold_run",
     "pack_rows",
+    "pack_timestamps",
+    "pack_words",
     "run_inputs",
     "share",
     "share_ids",

@@ -1,0 +1,2 @@
+from topo.hot.plain.words import pack_timestamps as pack_timestamps
+from topo.hot.plain.words import pack_words as pack_words
