@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 
+from msgspec import Struct
+
 from topo.api.tuples import Origin
 from topo.emission.collectors import TrackedTuple
 
@@ -178,21 +180,16 @@ class Firing:
         return [self.line.pane, *(part for number, part in self.line.parts or () if number >= self.number)]
 
 
-class OnlyFiring:
-    """The only firing of a pane, which was released with it.
+class OnlyFiring(Struct, eq=False, gc=False):
+    """The only firing of a pane, which was released with it. A class whose instances are made without a call in Python.
 
     Attributes:
-        pane: holds the inputs.
+        pane: holds the inputs; it waits for this firing.
         began: when its result was put out, in monotonic seconds.
     """
 
-    __slots__ = ("began", "pane")
-
-    def __init__(self, pane: Pane, began: float) -> None:
-        self.pane = pane
-        self.began = began
-        pane.awaited += 1
-        pane.released = True
+    pane: Pane
+    began: float
 
     def complete(self) -> list[Pane]:
         """Its verdict is known. Returns the panes that wait for one firing less."""

@@ -306,12 +306,11 @@ class WindowTracker:
         `refused` has the places of roots with results that could not be sent: their inputs fail.
         """
         self._panes.remove_all(keys, window)
-        for root, value, pane in zip(roots, values, panes, strict=False):
-            if value:
+        for place, (root, value, pane) in enumerate(zip(roots, values, panes, strict=False)):
+            if value or place in refused:
+                pane.released = True
+                pane.awaited += 1
                 self._open[root] = OnlyFiring(pane, now)
-        for place in refused:
-            if roots[place] not in self._open:
-                self._open[roots[place]] = OnlyFiring(panes[place], now)
         if not all(values) or not roots:
             for pane in panes:
                 if not pane.awaited:
@@ -360,7 +359,8 @@ class WindowTracker:
         for root in roots:
             firing = self._open.pop(root, None)
             if type(firing) is OnlyFiring:
-                over.extend(firing.complete())
+                firing.pane.awaited -= 1
+                over.append(firing.pane)
             elif firing is not None:
                 self._complete(firing)
         self._release_each(over)

@@ -83,6 +83,7 @@ class Accumulated(WindowContents):
         more: makes the stored value of a further element and the former value.
         result: makes the function's argument of the stored value.
         is_atomic: a call of `more` that raises has not changed the former value.
+        is_result: the stored value is the function's argument.
     """
 
     first: Callable[[Any], Any]
@@ -90,6 +91,7 @@ class Accumulated(WindowContents):
     result: Callable[[Any], Any]
     handle: ReducingState | AggregatingState
     is_atomic = False
+    is_result = False
     may_change = True
     calls_user = True
     """Elements are given to user code when they are added."""
@@ -131,6 +133,7 @@ class Aggregated(Accumulated):
         self.result = aggregate.get_result
         if (add := _addition(aggregate)) is not None:
             self.first = self.more = add
+            self.is_result = True
 
     def open(self, state: KeyedState) -> None:
         self.handle = state.aggregating(CONTENTS_STATE, self._aggregate)

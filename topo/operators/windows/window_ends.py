@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
+from itertools import chain, repeat
 from typing import Any
 
 from topo.api.windows import TimeWindow
@@ -149,6 +150,11 @@ class WindowEnds:
         assert isinstance(contents, Accumulated)
         cells, result, brake = contents.handle.table.rows(window), contents.result, self._brake
         rows, ends = list[Any](), list[int]()
+        if contents.is_result and isinstance(self._function, EmitResult) and not brake.is_on:
+            results = [cells[key] for key in keys]
+            if ATOMS.issuperset(map(type, results)):
+                contents.handle.table.give_back(window)
+                return self._rows_of(self._function, window, keys, results)
         put = self._keep(rows) if self._copies else rows.append
         try:
             for key in keys:
@@ -167,6 +173,20 @@ class WindowEnds:
         finally:
             contents.handle.table.give_back(window)
         return rows, ends, None
+
+    def _rows_of(
+        self, function: EmitResult, window: TimeWindow, keys: Sequence[Any], results: Sequence[Any]
+    ) -> tuple[list[Any], list[int], Exception | None]:
+        """As `_results`, of results that cannot change: a row each, all at once."""
+        rows, error = list[Any](), None
+        try:
+            # What it has made before one raises stays in the list.
+            rows.extend(map(function.result_of, keys, repeat(window), results))
+        except Exception as raised:
+            error = raised
+        if self._copies and not ATOMS.issuperset(map(type, chain.from_iterable(rows))):
+            rows = list(map(independent, rows))
+        return rows, list(range(1, len(rows) + 1)), error
 
 
 def _raise(error: Exception) -> None:

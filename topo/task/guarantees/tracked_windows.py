@@ -193,8 +193,9 @@ class TrackedWindows:
             self._out.emission.untracked(collector.main, self._inputs.reject_untracked(collector.main))
         collector.clear()
         values = unpack_words(owed)
-        # From the places of rows to those of their panes.
-        refused = {place: refused[row] for row, place in enumerate(owners_of(ends)) if row in refused}
+        if refused:
+            # From the places of rows to those of their panes.
+            refused = {place: refused[row] for row, place in enumerate(owners_of(ends)) if row in refused}
         for place, error in refused.items():
             self._causes.note(panes[place].roots, error)
             self._reports.record(error, now)
