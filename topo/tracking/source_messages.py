@@ -9,7 +9,8 @@ It must not know: streams, routes, frames, when the spout may emit.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import itemgetter
@@ -238,8 +239,12 @@ class SourceMessages:
         if not complete:
             return
         self._counters.acked += len(complete)
-        for emitted_at, times in Counter(map(itemgetter(1), complete)).items():
-            self._latency.record(now - emitted_at, times)
+        # Few bursts have emitted them: sorted, their moments are counted in a third of the instructions of a `Counter`.
+        moments, first = sorted(map(itemgetter(1), complete)), 0
+        while first < len(moments):
+            behind = bisect_right(moments, moments[first], first)
+            self._latency.record(now - moments[first], behind - first)
+            first = behind
         rows: Iterable[SentRow | None] = map(itemgetter(2), complete)
         if self.is_retrying:
             messages = [record[0] for record in complete]
