@@ -8,31 +8,12 @@ from cpython.exc cimport PyErr_ExceptionMatches, PyErr_Fetch, PyErr_NormalizeExc
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 
+from topo.hot.compiled.slots cimport fill, offset_of
+
 from topo.hot.plain.inputs import Ran
 from topo.hot.plain.inputs import run_inputs as run_plainly
 
 cdef extern from *:
-    """
-    #include <structmember.h>
-
-    /* Offset of a slot that holds an object, or -1 where the class has it in another way. */
-    static Py_ssize_t offset_of(PyObject *kind, PyObject *name) {
-        PyObject *found = _PyType_Lookup((PyTypeObject *)kind, name);
-        if (found == NULL || Py_TYPE(found) != &PyMemberDescr_Type) return -1;
-        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
-        if (member->type != T_OBJECT_EX || (member->flags & READONLY)) return -1;
-        return member->offset;
-    }
-
-    static inline void fill(PyObject *into, Py_ssize_t offset, PyObject *value) {
-        PyObject **slot = (PyObject **)((char *)into + offset), *before = *slot;
-        Py_INCREF(value);
-        *slot = value;
-        Py_XDECREF(before);
-    }
-    """
-    Py_ssize_t offset_of(object kind, object name)
-    void fill(object into, Py_ssize_t offset, object value)
     PyObject *PyObject_Vectorcall(PyObject *called, PyObject **arguments, size_t count, PyObject *names)
     Py_ssize_t PY_SSIZE_T_MAX
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET

@@ -11,6 +11,7 @@ from cpython.mem cimport PyMem_Realloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
+from topo.hot.compiled.slots cimport offset_of, slot_of
 from topo.hot.compiled.values cimport is_frequent
 
 from topo.hot.plain.values import ATOMS
@@ -157,8 +158,12 @@ cdef inline int _append(array column, uint64_t word) except -1:
 
 def hold_run(list positions, keys, roots, edges, panes, make, bytearray held):
     cdef Py_ssize_t position, count = len(held)
+    cdef Py_ssize_t at_roots = -1, at_edges = -1, at_counts = -1
     cdef array of_roots, of_edges
     cdef PyObject *found
+    cdef PyObject *its_roots
+    cdef PyObject *its_edges
+    cdef object kind = None
     if not (type(keys) is list and type(panes) is dict and _is_words(roots) and _is_words(edges)):
         return hold_run_plainly(positions, keys, roots, edges, panes, make, held)
     of_roots, of_edges = roots, edges
@@ -174,10 +179,23 @@ def hold_run(list positions, keys, roots, edges, panes, make, bytearray held):
         else:
             pane = <object>found
         held[position] = 1
-        _append(pane.roots, of_roots.data.as_ulonglongs[position])
-        _append(pane.edges, of_edges.data.as_ulonglongs[position])
+        if type(pane) is not kind:
+            kind = type(pane)
+            at_roots, at_edges, at_counts = offset_of(kind, "roots"), offset_of(kind, "edges"), offset_of(kind, "counts")
+        if at_roots >= 0 and at_edges >= 0 and at_counts >= 0 and slot_of(pane, at_counts) == <PyObject *>None:
+            its_roots, its_edges = slot_of(pane, at_roots), slot_of(pane, at_edges)
+            if its_roots != NULL and its_edges != NULL and _are_arrays(<object>its_roots, <object>its_edges):
+                _append(<array>its_roots, of_roots.data.as_ulonglongs[position])
+                _append(<array>its_edges, of_edges.data.as_ulonglongs[position])
+                continue
+        pane.roots.append(of_roots[position])
+        pane.edges.append(of_edges[position])
         if pane.counts is not None:
             pane.counts.append(1)
+
+
+cdef inline bint _are_arrays(one, other):
+    return type(one) is array and type(other) is array
 
 
 cdef inline bint _is_words(column):
