@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -75,7 +76,7 @@ def _run(request: RunRequest, ui: bool, quiet: bool, as_json: bool, is_log_json:
         talk_of_spark(request.cluster)
     log = JsonLog(request.name or "") if is_log_json else None
     say = talk if log is None else lambda line: log.write([line], "INFO")
-    with _page(request.home, ui, say), make_screen(quiet=quiet or is_log_json) as screen:
+    with _page(request.home, ui, say), make_screen(quiet=quiet or is_log_json) as screen, _own_logging(log):
         show = Show(screen, prints_to_stdout=not as_json, log=log)
         try:
             outcome = run_foreground(request, show.progress, show.incident, show.started, early)
@@ -112,6 +113,21 @@ def _page(home: Path | None, is_wanted: bool, say: Callable[[str], object]) -> I
         yield
     finally:
         page.end()
+
+
+@contextmanager
+def _own_logging(log: JsonLog | None) -> Iterator[None]:
+    """Keep topo's own rows away from handlers that the topology's module adds, with `logging.basicConfig` for instance."""
+    logger = logging.getLogger("topo")
+    handler = logging.lastResort if log is None else LogHandler(log)
+    assert handler is not None
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.propagate = True
+        logger.removeHandler(handler)
 
 
 class Show:
@@ -250,6 +266,19 @@ class JsonLog:
             {"exception": error.traceback} if error.traceback else {}
         )
         self.write([f"{error.kind}: {error.message}"], "ERROR", **where)
+
+
+class LogHandler(logging.Handler):
+    """Writes warnings and errors of this process to a log."""
+
+    def __init__(self, log: JsonLog) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record as a row."""
+        more = {"exception": logging.Formatter().formatException(record.exc_info)} if record.exc_info else {}
+        self._log.write([record.getMessage()], record.levelname, **more)
 
 
 def _print_summary(status: StatusReport, exit_code: Exit, as_json: bool, *, has_advice: bool) -> None:
