@@ -144,8 +144,11 @@ class Codec:
         except Exception as error:
             return self._locate(index, row, error)
         if len(part) > self.max_row:
-            fix = "; emit batches of fewer rows" if isinstance(row[0], ColumnBatch) else ""
-            return Rejection(index, None, type(row).__name__, f"takes {len(part)} bytes; at most {self.max_row} are carried{fix}")
+            is_batch = isinstance(row[0], ColumnBatch)
+            fix = "emit batches of fewer rows" if is_batch else "emit it in parts, or the path of a file that holds it"
+            largest = max(range(len(row)), key=lambda at: len(self._pack(((row[at],),))))
+            reason = f"the tuple takes {len(part)} bytes with it; at most {self.max_row} are carried: {fix}"
+            return Rejection(index, largest, type(row[largest]).__name__, reason)
         if len(part) > MAX_ELEMENTS:
             try:
                 self.unpack_rows(part, 1)

@@ -120,12 +120,13 @@ def test_all_rows_may_be_rejected():
     assert (payload, kept, [got.row for got in rejected]) == (b"\x90", [], [0, 1])
 
 
-def test_a_row_over_the_limit_is_rejected_as_a_whole():
+def test_a_row_over_the_limit_is_rejected_by_its_largest_field_with_the_fix():
     codec = Codec(max_row=1000)
-    payload, kept, rejected = codec.pack_or_split([("x" * 600,), ("y" * 2000,), ("z" * 600,)])
+    payload, kept, rejected = codec.pack_or_split([("x" * 600,), (1, "y" * 2000), ("z" * 600,)])
     assert list(kept) == [0, 2]
     assert codec.unpack_rows(payload, 2) == [("x" * 600,), ("z" * 600,)]
-    assert rejected == [Rejection(1, None, "tuple", "takes 2005 bytes; at most 1000 are carried")]
+    reason = "the tuple takes 2006 bytes with it; at most 1000 are carried: emit it in parts, or the path of a file that holds it"
+    assert rejected == [Rejection(1, 1, "str", reason)]
 
 
 def test_a_row_of_more_elements_than_a_receiver_unpacks_is_rejected_where_it_is_sent():
