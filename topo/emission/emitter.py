@@ -6,7 +6,8 @@ owner may change the original later. Strings, numbers, bytes and tuples of these
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
@@ -201,8 +202,13 @@ class Emitter:
             )
             raise EmitError(f"{who}: stream {name!r} is {'' if stream.declaration.direct else 'not '}a direct stream; {fix}")
         if not isinstance(values, tuple | list):
-            kind = type(values).__name__
-            raise EmitError(f"{who} emitted {values!r} ({kind}); emit a tuple of values, for one value emit(({values!r},))")
+            shown = reprlib.repr(values)
+            fix = (
+                "emit a tuple of values, one a call: for value in ...: emit((value,))"
+                if isinstance(values, Iterator)
+                else f"emit a tuple of values, for one value emit(({shown},))"
+            )
+            raise EmitError(f"{who} emitted {shown} ({type(values).__name__}); {fix}")
         if stream.declaration.columnar and not (len(values) == 1 and isinstance(values[0], ColumnBatch)):
             raise EmitError(f"{who} emitted {values!r:.80} on stream {name!r}, which carries batches; use emit_batch(...)")
         if len(values) != stream.width:

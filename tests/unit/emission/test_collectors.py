@@ -66,6 +66,14 @@ def test_what_is_emitted_is_written_down_by_stream(kind: Any) -> None:
         ),
         (lambda c: c.emit("word"), "emitted 'word' (str); emit a tuple of values, for one value emit(('word',))"),
         (lambda c: c.emit(5), "emitted 5 (int); emit a tuple of values"),
+        (
+            lambda c: c.emit("word" * 9999),
+            "emitted 'wordwordword...dwordwordword' (str); emit a tuple of values, for one value emit(('wordwordword...",
+        ),
+        (
+            lambda c: c.emit(w for w in "ab"),
+            "(generator); emit a tuple of values, one a call: for value in ...: emit((value,))",
+        ),
         (lambda c: c.emit({"a": 1}), "(dict); emit a tuple of values"),
         (lambda c: c.emit((1,)), "emitted 1 values on stream 'default', which has 2 fields: ('a', 'b')"),
         (lambda c: c.emit((1, 2), stream="side"), "emitted 2 values on stream 'side', which has 1 fields: ('x',)"),
