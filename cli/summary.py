@@ -69,7 +69,7 @@ def notes(status: StatusReport) -> list[str]:
             found.append(f"Continued from a checkpoint {plural(restores, 'time')}; {kept}.")
         elif status["totals"]["emitted"] and any(worker["losses"] for worker in status["workers"]):
             found.append(f"Started again from the beginning, because there was no checkpoint yet; {kept}.")
-    elif lost:
+    elif lost and status["totals"]["emitted"]:
         found.append(f"Lost with their processes: the attributes of {', '.join(lost)}; counts there started again from zero.")
     if unreported := status.get("unreported"):
         found.append(

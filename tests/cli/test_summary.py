@@ -44,10 +44,14 @@ def test_the_summary_says_whose_attributes_died_and_that_tuples_may_have_come_tw
     reports such a loss.
     """
     workers = [{"worker": 0, "tasks": [1], "losses": 1}, {"worker": 1, "tasks": [2, 3], "losses": 2}]
-    lost, again = notes(status(workers=workers, totals={"replayed": 1}))
+    lost, again = notes(status(workers=workers, totals={"emitted": 1, "replayed": 1}))
     assert "count (2x)" in lost and "lines" not in lost and "acker" not in lost
     assert "started again from zero" in lost
     assert again.startswith("Replayed: 1 message;")
+
+
+def test_bolts_whose_prepare_raised_before_any_message_have_lost_no_attributes() -> None:
+    assert notes(status(workers=[{"worker": 1, "tasks": [2], "losses": 3}], totals={"emitted": 0})) == []
 
 
 def test_the_summary_names_ended_processes_whose_counts_are_incomplete() -> None:
