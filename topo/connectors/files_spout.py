@@ -184,7 +184,7 @@ class FilesSpout(PartitionedSpout):
             NotFoundError: the folder is listed only once, and does not exist.
         """
         if self.discovery_interval is None and not is_remote(os.fspath(self._url)) and not local_path(self._url).exists():
-            raise NotFoundError(f"FilesSpout: there is no folder {os.fspath(self._url)!r}.")
+            raise NotFoundError(f"FilesSpout: there is no folder {str(local_path(self._url).absolute())!r}.")
         self._folder: FileFolder = folder_at(self._url, None if self._follow else self._settle_s, self._options)
         self._rotated.know(context.committed_position or ())
         self._read_file = self._reader()

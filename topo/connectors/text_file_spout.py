@@ -94,7 +94,7 @@ class TextFileSpout(RetryingSpout):
         if not self._path.exists():
             name = self._path.name
             hint = f"; for several files give their folder, and pattern={name!r}" if set(name) & set("*?[") else ""
-            raise NotFoundError(f"TextFileSpout: there is no file or folder {str(self._path)!r}{hint}.")
+            raise NotFoundError(f"TextFileSpout: there is no file or folder {str(self._path.absolute())!r}{hint}.")
         if not self._path.is_dir():
             return [self._path]
         found: list[Path] = []

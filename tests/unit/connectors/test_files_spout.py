@@ -311,10 +311,15 @@ def test_the_input_ends_with_the_files_where_nothing_is_discovered_later(tmp_pat
     assert harness_of(tmp_path, discovery_interval=None).has_ended
 
 
-def test_a_folder_that_does_not_exist_is_an_error_where_it_is_listed_only_once(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_an_error_where_it_is_listed_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(NotFoundError, match=r"FilesSpout: there is no folder '.*missing'"):
         harness_of(tmp_path / "missing", discovery_interval=None)
     assert not harness_of(tmp_path / "missing").errors  # it may come later
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotFoundError, match=f"FilesSpout: there is no folder '{tmp_path}/data'"):
+        harness_of(Path("data"), discovery_interval=None)
 
 
 def test_a_pattern_in_place_of_a_folder_is_refused_unless_a_folder_has_that_name(tmp_path: Path) -> None:

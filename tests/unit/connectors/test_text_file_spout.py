@@ -149,7 +149,10 @@ def test_a_position_that_the_files_no_longer_have_is_refused(tmp_path: Path, tas
         opened(TextFileSpout(tmp_path / "text", repeat=2), parallelism=tasks, committed=(5, 0))
 
 
-def test_what_cannot_be_read_is_said_with_its_path(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_said_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotFoundError, match=f"no file or folder '{tmp_path}/data/in.txt'"):
+        opened(TextFileSpout("data/in.txt"))
     with pytest.raises(NotFoundError, match=r"no file or folder .*missing"):
         opened(TextFileSpout(tmp_path / "missing"))
     with pytest.raises(
