@@ -285,7 +285,9 @@ def _attribute(module: ModuleType, reference: TopologyReference, file: Path) -> 
             if isinstance(value, Topology | TopologySource) or (inspect.isfunction(value) and value.__module__ == module.__name__)
         ]
         near = near_misses(reference.attribute, meant) or tuple(meant[:3])
-        raise NotFoundError(f"{file.name} has no {reference.attribute!r}.", near) from None
+        name = reference.attribute
+        fix = "" if near else f"; define {name}() to return builder.build(), or give another name: {file.name}:NAME"
+        raise NotFoundError(f"{file.name} has no {name!r}{fix}.", near) from None
 
 
 def checked(value: object, gave: str) -> Topology:

@@ -263,6 +263,10 @@ def test_what_is_not_there_brings_near_misses(state: Path) -> None:
     write("shop/more.py", source="from topo import TopologyBuilder\n\ndef make():\n    pass")
     with pytest.raises(NotFoundError, match=r"has no 'topology'. Did you mean 'make'\?"):
         load_topology("shop/more.py")
+    write("shop/none.py", source="from topo import TopologyBuilder\n\nbuilder = TopologyBuilder('words')")
+    fix = r"has no 'topology'; define topology\(\) to return builder\.build\(\), or give another name: none\.py:NAME\."
+    with pytest.raises(NotFoundError, match=fix):
+        load_topology("shop/none.py")
 
 
 @pytest.mark.parametrize("file", ["shop/words.txt", "words.txt"])
