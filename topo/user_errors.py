@@ -14,6 +14,7 @@ from itertools import pairwise
 from math import inf
 from os.path import isabs
 from types import CodeType
+from typing import NoReturn
 
 from topo.errors import UserError
 
@@ -109,6 +110,14 @@ def call_for_effect(function: Callable[..., object], *arguments: object, fix: st
     """Call user code. Raises UserError, which names `fix`, when it returns a value."""
     if (value := function(*arguments)) is not None:
         raise returned(function, value, fix)
+
+
+def refuse_breakpoint(*_arguments: object, **_options: object) -> NoReturn:
+    """Raise UserError: `sys.breakpointhook` of a process without a terminal."""
+    raise UserError(
+        "breakpoint() needs a terminal, and a worker has none: call the code with run_bolt or TopologyTest of topo.testing, or "
+        "set PYTHONBREAKPOINT to a debugger that needs none"
+    )
 
 
 @cache

@@ -38,6 +38,7 @@ from topo.transport.part_client import MasterFiles
 from topo.transport.security import AllowList, KeyPair
 from topo.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
 from topo.user_code.load import load_topology, search_py_files, serializers_of
+from topo.user_errors import refuse_breakpoint
 from topo.wire import control
 from topo.wire.codec import Codec
 from topo.wire.frames import ROW_OVERHEAD
@@ -81,6 +82,8 @@ def main(arguments: list[str]) -> int:
     spec = read_spec(Path(arguments[0]))
     if spec.parent:
         die_with(spec.parent)
+    if not os.environ.get("PYTHONBREAKPOINT"):
+        sys.breakpointhook = refuse_breakpoint
     log = start_logging(Path(spec.log), worker=spec.worker, topology=spec.topology)
     because = PLAIN_BECAUSE and f" ({PLAIN_BECAUSE})"
     _LOG.info("worker %s starts; its per-tuple path is %s%s", spec.worker, KIND, because)
