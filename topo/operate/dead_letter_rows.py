@@ -12,7 +12,7 @@ from topo.storage.state_folder import TopologyFolder, json_lines
 _SHOWN = ("at_ms", "state", "why")
 
 
-def dead_letter_rows(folder: TopologyFolder, shape: type = dict) -> Iterator[dict[str, Any]]:
+def dead_letter_rows(folder: TopologyFolder, shape: type | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of dead letters, oldest first, each with its `id` and its last `replay`: when, state, why; or None.
 
     Raises TopoEnvironmentError at a row of another shape.

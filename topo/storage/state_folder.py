@@ -137,7 +137,7 @@ def _older(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
 
 
-def json_lines(path: Path, shape: type = dict) -> Iterator[dict[str, Any]]:
+def json_lines(path: Path, shape: type | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a JSON lines file, oldest first; a torn row is passed over, a missing file is empty.
 
     Raises TopoEnvironmentError at a row of another shape.
@@ -147,7 +147,7 @@ def json_lines(path: Path, shape: type = dict) -> Iterator[dict[str, Any]]:
             with suppress(ValueError):
                 row = json.loads(line)
                 if isinstance(row, dict):
-                    if why := misfit(row, shape):
+                    if shape is not None and (why := misfit(row, shape)):
                         raise TopoEnvironmentError(f"{path} is damaged in line {number} ({why}): correct it, or remove the file")
                     yield row
 
