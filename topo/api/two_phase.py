@@ -165,7 +165,8 @@ class TwoPhaseSink(Bolt):
         if not tup.origin.is_tick:
             self.write(tup)
             self._held.append(tup)
-            if self._token is not None or (len(self._held) < self.max_batch and not self._has_ended):
+            is_full = len(self._held) >= self.max_batch or self._has_ended or self._has_full_output
+            if self._token is not None or not is_full:
                 return
         self._publish_held()
 
@@ -190,6 +191,11 @@ class TwoPhaseSink(Bolt):
             self.abort(None)
         finally:
             self.close()
+
+    @property
+    def _has_full_output(self) -> bool:
+        """Whether the held rows are published before they are `max_batch`, such as those that fill a file."""
+        return False
 
     def _publish_held(self) -> None:
         is_repeated = self._token is not None

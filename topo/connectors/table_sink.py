@@ -96,11 +96,9 @@ class TableSink(TwoPhaseSink):
         """Start with no files."""
         self._files.begin()
 
-    def execute(self, tup: Tuple) -> None:
-        """Write the tuple; publish when a file has its size, which with `exactly_once` the checkpoint does."""
-        super().execute(tup)
-        if not self._is_staged and self._token is None and self._files.has_full:
-            self._publish_held()
+    @property
+    def _has_full_output(self) -> bool:
+        return self._files.has_full
 
     def write(self, tup: Tuple) -> None:
         """Add a row. Raises UserError for a tuple that the table does not take, and SinkBlockedError."""
