@@ -188,12 +188,14 @@ class Emitter:
 
     def stream(self, name: str, values: Any, *, direct: bool) -> StreamRows:
         """Return the stream that `values` may be emitted on. Raises EmitError with the fix otherwise."""
-        stream = self._by_name.get(name)
+        stream = self._by_name.get(name) if isinstance(name, str) else None
         who = self._who
         if stream is None:
             near = get_close_matches(str(name), self._by_name, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"its outputs are {', '.join(map(repr, self._by_name)) or 'empty'}"
-            raise EmitError(f"{who} emitted on stream {name!r}, which it does not declare; {hint}")
+            if not isinstance(values, tuple | list):
+                hint = f"give all values as one tuple: emit(({values!r:.40}, {name!r:.40}))"
+            raise EmitError(f"{who} emitted on stream {name!r:.80}, which it does not declare; {hint}")
         if stream.declaration.direct is not direct:
             fix = (
                 "use emit_direct(task, values)"

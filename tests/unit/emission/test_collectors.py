@@ -59,6 +59,11 @@ def test_what_is_emitted_is_written_down_by_stream(kind: Any) -> None:
             "emitted on stream 'zzz', which it does not declare; its outputs are 'default', 'side', 'to'",
         ),
         (lambda c: c.emit((1, 2), stream=None), "emitted on stream None, which it does not declare"),
+        (
+            lambda c: c.emit("a", stream="b"),
+            "on stream 'b', which it does not declare; give all values as one tuple: emit(('a', 'b'))",
+        ),
+        (lambda c: c.emit("a", stream=[1]), "which it does not declare; give all values as one tuple: emit(('a', [1]))"),
         (lambda c: c.emit((1,), stream="to"), "stream 'to' is a direct stream; use emit_direct(task, values)"),
         (
             lambda c: c.emit_direct(7, (1, 2)),
