@@ -4,6 +4,7 @@
     python -m benchmarks.files --rows 100000 --runs 9
     python -m benchmarks.files --commits 500        steps of 500 checkpoints of a DeltaSink, beside write_deltalake
     python -m benchmarks.files --commits 500 --table iceberg        of an IcebergSink, beside `append` of pyiceberg
+    python -m benchmarks.files --commits 100 --store http://127.0.0.1:5000      of a table in S3 (python -m moto.server)
 
 Figures are processor time of the process, which other work on the machine changes little. A spout's messages are dropped as soon
 as they were emitted; a sink has one checkpoint, whose files are durable and published at the end. Those of commits are of a table
@@ -139,14 +140,16 @@ def write_sink(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...
     return len(rows)
 
 
-def write_bare_delta(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...]) -> int:
+def write_bare_delta(
+    folder: Path | str, rows: list[tuple[Any, ...]], fields: tuple[str, ...], store: dict[str, str] | None = None
+) -> int:
     """Add to a Delta table as a program without topo does: one table in memory, one version."""
     import pyarrow as pa
     from deltalake import write_deltalake
 
     kinds = (pa.int64(), pa.string(), pa.float64())
     arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
-    write_deltalake(folder / "table", pa.table(arrays, names=list(fields)), mode="append")
+    write_deltalake(f"{folder}/table", pa.table(arrays, names=list(fields)), mode="append", storage_options=store)
     return len(rows)
 
 
@@ -155,13 +158,15 @@ def iceberg_catalog(folder: Path) -> dict[str, str]:
     return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder}"}
 
 
-def iceberg_sink(folder: Path, **settings: Any) -> IcebergSink:
+def iceberg_sink(folder: Path, store: dict[str, str] | None = None, **settings: Any) -> IcebergSink:
     """Return a sink whose catalog is in a folder."""
     folder.mkdir()
-    return IcebergSink(iceberg_catalog(folder), "made.sink", **settings)
+    return IcebergSink({**iceberg_catalog(folder), **(store or {})}, "made.sink", **settings)
 
 
-def write_bare_iceberg(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...]) -> int:
+def write_bare_iceberg(
+    folder: Path, rows: list[tuple[Any, ...]], fields: tuple[str, ...], store: dict[str, str] | None = None
+) -> int:
     """Add to an Iceberg table as a program without topo does: one table in memory, one snapshot."""
     import pyarrow as pa
     from pyiceberg.catalog import load_catalog
@@ -169,10 +174,22 @@ def write_bare_iceberg(folder: Path, rows: list[tuple[Any, ...]], fields: tuple[
     kinds = (pa.int64(), pa.string(), pa.float64())
     arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
     table = pa.table(arrays, names=list(fields))
-    catalog = load_catalog("topo", **iceberg_catalog(folder))
+    catalog = load_catalog("topo", **{**iceberg_catalog(folder), **(store or {})})
     catalog.create_namespace_if_not_exists("bare")
     catalog.create_table_if_not_exists("bare.table", table.schema).append(table)
     return len(rows)
+
+
+def new_bucket(endpoint: str) -> tuple[str, dict[str, str], dict[str, str]]:
+    """Make a bucket in a server of S3; return its URL and the settings of deltalake and of pyiceberg for it."""
+    from s3fs import S3FileSystem
+
+    key, region = "bench", "us-east-1"
+    bucket = f"bench-{os.getpid()}"
+    S3FileSystem(key=key, secret=key, endpoint_url=endpoint).mkdir(bucket)
+    delta = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": key, "AWS_REGION": region, "AWS_ENDPOINT_URL": endpoint}
+    iceberg = {"s3.access-key-id": key, "s3.secret-access-key": key, "s3.region": region, "s3.endpoint": endpoint}
+    return f"s3://{bucket}", {**delta, "AWS_ALLOW_HTTP": "true"}, {**iceberg, "warehouse": f"s3://{bucket}"}
 
 
 def measure_commits(
@@ -223,6 +240,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--commits", type=int)
     parser.add_argument("--table", choices=["delta", "iceberg"], default="delta", help="with --commits")
+    parser.add_argument("--store", help="with --commits: address of a server of S3")
     options = parser.parse_args()
     fields = ("number", "word", "price")
     rows = [(n, f"word-{n % 10_000}", n / 7) for n in range(options.rows)]
@@ -230,11 +248,15 @@ def main() -> None:
     if options.commits is not None:
         with tempfile.TemporaryDirectory() as made:
             folder, few = Path(made), rows[:1000]
-            sink: Any = DeltaSink(folder / "sink", schema=schema)
-            if options.table == "iceberg":
-                sink = iceberg_sink(folder / "sink", schema=schema)
-            write = write_bare_delta if options.table == "delta" else write_bare_iceberg
-            measure_commits(sink, partial(write, folder, few, fields), options.commits, few, fields)
+            place, delta, iceberg = (made, None, None) if options.store is None else new_bucket(options.store)
+            sink: Any
+            if options.table == "delta":
+                sink = DeltaSink(f"{place}/sink", schema=schema, storage_options=delta)
+                bare = partial(write_bare_delta, place, few, fields, delta)
+            else:
+                sink = iceberg_sink(folder / "sink", iceberg, schema=schema)
+                bare = partial(write_bare_iceberg, folder, few, fields, iceberg)
+            measure_commits(sink, bare, options.commits, few, fields)
         return
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)

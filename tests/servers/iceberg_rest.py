@@ -1,4 +1,4 @@
-"""A REST catalog of Iceberg: the one that the project's own tests have, on a Java of the machine. It answers every host."""
+"""A REST catalog of Iceberg, that of Iceberg's own tests, on a Java of the machine. It listens on all addresses."""
 
 from __future__ import annotations
 
