@@ -38,6 +38,9 @@ LONGEST = (
 )
 """Files that take longest, the longest first: a worker that begins one of them last would work alone in the end."""
 
+LONGEST_GROUPS = ("kafka", "kafka-out", "postgres", "rabbitmq", "http")
+"""Groups of tests with servers that take longest, the longest first."""
+
 _SPARKLESS = pytest.StashKey[str]()
 
 
@@ -103,6 +106,8 @@ def _when(item: pytest.Item) -> int:
     """Return the place of a test in the order: the longest files begin first, one of them beside the tests that mostly wait."""
     if item.get_closest_marker("spark"):
         return 0
+    if item.get_closest_marker("server") and (group := item.get_closest_marker("xdist_group")):
+        return LONGEST_GROUPS.index(group.args[0]) if group.args[0] in LONGEST_GROUPS else len(LONGEST_GROUPS)
     file = item.nodeid.partition("::")[0].removeprefix("tests/")
     if file in LONGEST:
         return 1 if file == LONGEST[0] else 3 + LONGEST.index(file)
