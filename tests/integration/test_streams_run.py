@@ -57,6 +57,22 @@ if __name__ == "__main__":
             print(type(error).__name__, str(error)[:40])
 """
 
+BOLTS = """
+from topo import IterableSpout, PrintBolt, Topology, TopologyBuilder
+from topo.streams import run
+
+
+def topology(times: int) -> Topology:
+    builder = TopologyBuilder("bolts")
+    builder.set_spout("lines", IterableSpout(["a"] * times, fields=("line",)))
+    builder.set_bolt("print", PrintBolt()).shuffle_grouping("lines")
+    return builder.build()
+
+
+if __name__ == "__main__":
+    print(run(topology, times=2)["totals"]["acked"])
+"""
+
 
 def script(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(text)
@@ -106,6 +122,12 @@ def test_a_script_runs_programs_and_reads_their_results(tmp_path: Path) -> None:
         "UserError the parameter 'text' is <object object a",
     ], ran.stderr
     assert "ZeroDivisionError" in ran.stderr and "script.py, line 28" in ran.stderr
+
+
+def test_a_script_runs_a_topology_of_bolts(tmp_path: Path) -> None:
+    """Promise of docs/streams.md: `run(function, **parameters)` runs a program, or a topology of spouts and bolts."""
+    ran = script(tmp_path, BOLTS)
+    assert ran.stdout.splitlines() == ["a", "a", "2"], ran.stderr
 
 
 def test_a_script_that_runs_a_program_while_it_is_imported_is_refused(tmp_path: Path) -> None:

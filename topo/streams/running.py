@@ -32,15 +32,15 @@ _active: list[str] = []
 """The run that this process is in: to run a program it imports the file again."""
 
 
-def run(program: Callable[..., TopologySource], **parameters: Any) -> StatusReport:
+def run(program: Callable[..., TopologySource | Topology], **parameters: Any) -> StatusReport:
     """Run the program that a function makes in processes of this machine until its input has ended; return the summary.
 
     What its functions print is printed here, and errors on standard error. The first Ctrl-C lets records in flight finish, the
     second one ends it; both raise KeyboardInterrupt then.
 
     Args:
-        program: a function that returns a `StreamBuilder`. One at the top of a file is found there by each worker; another is
-            called here, and its program goes to the workers by cloudpickle.
+        program: a function that returns a `StreamBuilder`, or a `Topology` of spouts and bolts. One at the top of a file is found
+            there by each worker; another is called here, and its program goes to the workers by cloudpickle.
         parameters: its arguments.
 
     Raises:
@@ -51,7 +51,7 @@ def run(program: Callable[..., TopologySource], **parameters: Any) -> StatusRepo
 
 
 def submit(
-    program: Callable[..., TopologySource], *, name: str | None = None, master: str | None = None, **parameters: Any
+    program: Callable[..., TopologySource | Topology], *, name: str | None = None, master: str | None = None, **parameters: Any
 ) -> RunningTopology:
     """Start the program that a function makes in the background, as `topo submit` does, and return it.
 
