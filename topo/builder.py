@@ -222,11 +222,19 @@ class TopologyBuilder:
         other._carried_types, other._hooks = list(self._carried_types), list(self._hooks)
         return other
 
-    def build(self, aliases: Mapping[str, Sequence[tuple[str, str]]] | None = None) -> Topology:
+    @property
+    def sources(self) -> set[str]:
+        """The components that the bolts read which are declared so far."""
+        return {one.source for _, declarer in self._declared for one in declarer.inputs}
+
+    def build(
+        self, aliases: Mapping[str, Sequence[tuple[str, str]]] | None = None, chains: Mapping[str, BasicBolt] | None = None
+    ) -> Topology:
         """Return the topology.
 
         Args:
             aliases: for a source that inputs name, in place of a component, the streams that it stands for: component and stream.
+            chains: by spout: the bolt that its tasks run on its rows before they leave.
 
         Raises:
             TopologyError: something is wrong; `problems` has all of it, each with what to do about it.
@@ -239,9 +247,10 @@ class TopologyBuilder:
             raise TopologyError([self._placed(problem) for problem in unusable])
         config, problems = TopologyConfig().changed(self._settings)
         components = tuple(
-            replace(spec, inputs=tuple(_resolved(declarer.inputs, aliases or {}))) for spec, declarer in self._declared
+            replace(spec, inputs=tuple(_resolved(declarer.inputs, aliases or {})), chain=(chains or {}).get(spec.id))
+            for spec, declarer in self._declared
         )
-        bind_inputs({spec.id: spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
+        bind_inputs({spec.id: spec.chain or spec.component for spec in components}, {spec.id: spec.inputs for spec in components})
         choose_outputs(components)
         topology = Topology(self.name, components, config, tuple(self._carried_types), tuple(self._hooks))
         problems = [f"{_SETTINGS}: {problem}" for problem in problems]

@@ -50,7 +50,7 @@ PROGRAM = """
 """
 
 
-@pytest.mark.parametrize("component", ["items-steps", "count", "out"])
+@pytest.mark.parametrize("component", ["items", "count", "out"])
 def test_each_running_count_is_published_once_when_a_worker_is_killed(scene: Scene, component: str) -> None:
     killed: list[int] = []
 

@@ -193,8 +193,8 @@ class SimulatedProcess:
             config = self.plan.config_of(spec.component)
             context, groupings = make_context(self.plan, task), custom_groupings(built, spec.component)
             watermarks = None if component is None else built.component(spec.component).watermarks
-            limits = self._simulation.limits
-            setup = TaskSpec(task, self.plan, config, component, context, groupings, watermarks, limits=limits)
+            limits, chain = self._simulation.limits, None if component is None else built.component(spec.component).chain
+            setup = TaskSpec(task, self.plan, config, component, context, groupings, watermarks, limits=limits, chain=chain)
             ports = TaskEnvironment(
                 Ids(self._simulation.draw_bytes()),
                 self.clock,

@@ -120,7 +120,8 @@ def make_task(topology: Topology, plan: PhysicalPlan, task: TaskId, env: TaskEnv
         return make_any_task(TaskSpec(task, plan, context.config, None, context), env)
     declared = topology.component(name)
     customs = custom_groupings(topology, name)
-    return make_any_task(TaskSpec(task, plan, context.config, declared.make(), context, customs, declared.watermarks), env)
+    made, marks, chain = declared.make(), declared.watermarks, declared.chain
+    return make_any_task(TaskSpec(task, plan, context.config, made, context, customs, marks, chain=chain), env)
 
 
 def routes(

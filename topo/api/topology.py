@@ -9,10 +9,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from topo.api.bolt import BasicBolt
 from topo.api.component import Component
 from topo.api.groupings import Grouping
 from topo.api.hooks import Hook
-from topo.api.streams import streams_of
+from topo.api.streams import StreamDeclaration, streams_of
 from topo.api.watermarks import WatermarkStrategy
 from topo.config import TopologyConfig
 from topo.errors import TopologyError
@@ -53,6 +54,7 @@ class ComponentSpec(Struct, frozen=True):
         operators: of a program of streams that run in it, its body first, each with the place where it is written.
         identity: facts by which its state is known, as the user has given it no name; "" where the id is enough.
         declared: the state that its class declares, of a program of streams: kind and type by name.
+        chain: a `BasicBolt` that a spout's tasks run on its rows before they leave; None for none.
     """
 
     id: str
@@ -67,6 +69,12 @@ class ComponentSpec(Struct, frozen=True):
     operators: tuple[str, ...] = ()
     identity: str = ""
     declared: Mapping[str, str] = field(default_factory=dict)
+    chain: BasicBolt | None = None
+
+    @property
+    def streams(self) -> tuple[StreamDeclaration, ...]:
+        """The streams that others can read. Raises ConfigError as `declared_streams` does."""
+        return streams_of(self.chain or self.component)
 
     @property
     def type(self) -> type[Component]:

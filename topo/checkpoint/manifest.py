@@ -174,6 +174,11 @@ def misfits(manifest: Manifest, topology: str, components: Mapping[str, Componen
     for name, old in manifest.components.items():
         new = components.get(name)
         if new is None:
+            source = _source_of(name, manifest.components)
+            above = manifest.components.get(source)
+            if above is not None and source in components and (old.state, old.origin) == (NO_STATE, above.origin) and old.origin:
+                # Operators of streams that run in the tasks of their source now.
+                continue
             stored = f" ({old.origin})" if old.origin else ""
             found.append(
                 f"no task takes the state of {name!r}{stored}, which the topology no longer has; keep it, or give its state up "
@@ -210,13 +215,25 @@ def misfits(manifest: Manifest, topology: str, components: Mapping[str, Componen
                 f"{name!r} had max_parallelism={old.max_parallelism} and has {new.max_parallelism}: its keys would move; "
                 f"set max_parallelism={old.max_parallelism} for it"
             )
-        if new.keyed_by != old.keyed_by:
+        if _keys(new, components) != _keys(old, manifest.components):
             was, is_ = ("; ".join(shape.keyed_by) or "nothing" for shape in (old, new))
             found.append(f"the state of {name!r} goes by {was}, and its inputs are grouped by {is_}; group them as before")
         if old.origin and new.origin:
             places = f" ({old.origin} in the checkpoint, {new.origin} now)"
             found[begun:] = [f"{problem}{places}" for problem in found[begun:]]
     return found
+
+
+def _source_of(component: str, shapes: Mapping[str, ComponentShape]) -> str:
+    """Return the spout that operators of streams are behind, which run in its tasks or are a component; else the component."""
+    source = component.removesuffix("-steps")
+    return source if source in shapes and shapes[source].kind == SPOUT else component
+
+
+def _keys(shape: ComponentShape, shapes: Mapping[str, ComponentShape]) -> list[str]:
+    """Return the fields that the state of a component goes by; in which tasks operators behind a source run does not matter."""
+    parts = (keyed_by.partition(".") for keyed_by in shape.keyed_by)
+    return sorted(f"{_source_of(component, shapes)}{dot}{rest}" for component, dot, rest in parts)
 
 
 def _is_another(old: ComponentShape, new: ComponentShape, all_new: Iterable[ComponentShape]) -> bool:

@@ -26,6 +26,9 @@ from topo.wire.statistics import Counters
 Inherited = list[int | None] | None
 """Timestamps of the inputs of a slice; None if they have none, or if rows do not inherit them."""
 
+Owe = Callable[[Column, Column], None]
+"""Called with the roots of messages that have been sent, and for each the XOR of its edges."""
+
 
 class OutputTap(Protocol):
     """Who watches the output, if anybody does: is given stream, fields and rows."""
@@ -46,7 +49,10 @@ class Emission:
 
     Attributes:
         runs_singly: inputs have to run one by one, because the order of rows on different streams is known between calls alone.
+        attempts: how many calls were made for the row that is being rejected.
     """
+
+    attempts = 1
 
     def __init__(
         self,
@@ -151,10 +157,12 @@ class Emission:
         stream.keep([row for row, fault in enumerate(faults) if fault is None])
         return dropped
 
-    def messages(self, stream: StreamRows, roots: Column, owed: bytearray, reject: Reject) -> None:
-        """Send messages, each under a root; their edges are folded into `owed`."""
+    def messages(self, stream: StreamRows, roots: Column, reject: Reject, owe: Owe) -> None:
+        """Send messages, each under a root; `owe` takes the XOR of the edges of each."""
+        owed = bytearray(len(roots))
         self._note_rows(stream)
         self._counters.transferred += self._router.single(stream, roots, owed, None, stream.stamp_list(), reject)
+        owe(roots, owed)
 
     def untracked_messages(self, stream: StreamRows, reject: Reject) -> None:
         """Send messages without ids."""

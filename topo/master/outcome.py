@@ -115,6 +115,9 @@ def end_counts(plan: PhysicalPlan, figures: TopologyStatistics, dead_letters: in
     of_all = figures.together([task.id for task in plan.tasks]).counters
     tracked = bool(plan.ackers)
     bolts = [] if tracked else [task.id for task in plan.tasks if task.id not in plan.spouts]
+    # Rows that the chain of a spout has not sent count, where nothing is tracked, as those that a bolt behind it fails.
+    chained = [] if tracked else [task for task in plan.spouts if plan.component_of(task).emits]
+    dropped = int(figures.together(chained).counters.get("unsent", 0))
     unaccounted: Counter[str] = Counter()
     for spout in plan.spouts:
         if count := int(figures.of(spout).counters.get("unaccounted", 0)):
@@ -123,9 +126,9 @@ def end_counts(plan: PhysicalPlan, figures: TopologyStatistics, dead_letters: in
         finally_failed=int(of_spouts.get("finally_failed", 0)),
         dead_letters=dead_letters,
         refused=int(of_spouts.get("refused", 0)),
-        dropped=int(figures.together(bolts).counters.get("failed", 0)),
+        dropped=int(figures.together(bolts).counters.get("failed", 0)) + dropped,
         lost=int(of_all.get("lost_results", 0)) + unclosed,
-        unsent=int(of_all.get("unsent", 0)),
+        unsent=int(of_all.get("unsent", 0)) - dropped,
         unaccounted=unaccounted,
         tracked=tracked,
     )

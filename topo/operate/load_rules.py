@@ -106,7 +106,7 @@ def slow_sources(view: View) -> Iterator[FindingRow]:
             continue
         component, busiest = spout["component"], max((row["capacity"] for row in view.bolts), default=0.0)
         why = (
-            f"it spends {percent(spout['busy'])} of the time in next_tuple"
+            f"it spends {percent(spout['busy'])} of the time in next_tuple and, of a stream, in the operators behind it"
             if spout["busy"] > 0.5
             else "it has nothing more to emit"
         )
@@ -114,7 +114,7 @@ def slow_sources(view: View) -> Iterator[FindingRow]:
             component,
             f"the source {component} sets the pace, {rate(spout['out_per_s'])} a second: {why}, and no bolt is busier than "
             f"{percent(busiest)}",
-            "nothing, if that is all there is; else quicker reading, or more tasks of the spout",
+            "nothing, if that is all there is; else quicker reading, more tasks of the spout, or a rebalance behind it",
             (),
             {"out_per_s": spout["out_per_s"], "busy": spout["busy"], "capacity": busiest},
         )

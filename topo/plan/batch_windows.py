@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from topo.api.columns import ColumnBolt
 from topo.api.groupings import Custom, Direct, PartialKey
 from topo.api.operator_bolts import WindowBolt
-from topo.api.streams import DEFAULT_STREAM, streams_of
+from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import ComponentSpec, Input
 from topo.errors import ConfigError
 
@@ -31,7 +31,7 @@ def choose_outputs(specs: Sequence[ComponentSpec]) -> None:
     def is_columnar(declared: Input) -> bool:
         source = by_id.get(declared.source)
         try:
-            return source is not None and any(s.columnar and s.name == declared.stream for s in streams_of(source.component))
+            return source is not None and any(s.columnar and s.name == declared.stream for s in source.streams)
         except ConfigError:
             return False
 

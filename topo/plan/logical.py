@@ -35,6 +35,7 @@ class PlannedComponent(Struct, frozen=True, kw_only=True):
         takes_columns: whether its windows take batches of columns whole.
         operators: as in `ComponentSpec`.
         identity, declared: as in `ComponentSpec`.
+        emits: the streams that its code emits on, where a chain makes rows of other streams of them.
     """
 
     id: str
@@ -50,6 +51,7 @@ class PlannedComponent(Struct, frozen=True, kw_only=True):
     operators: tuple[str, ...] = ()
     identity: str = ""
     declared: dict[str, str] = {}
+    emits: tuple[StreamDeclaration, ...] = ()
 
 
 class PlannedSubscription(Struct, frozen=True, kw_only=True):
@@ -121,7 +123,8 @@ def _component(spec: ComponentSpec, config: TopologyConfig) -> PlannedComponent:
         code=spec.type.__qualname__,
         parallelism=spec.parallelism,
         max_parallelism=own.max_parallelism or default_max_parallelism(spec.parallelism),
-        streams=streams_of(spec.component),
+        streams=spec.streams,
+        emits=streams_of(spec.component) if spec.chain is not None else (),
         settings={name: read[name] for name in spec.settings},
         originates=spec.kind is ComponentKind.SPOUT or (issubclass(spec.type, WindowBolt) and config.delivery != "exactly_once"),
         state=state_kind(spec),

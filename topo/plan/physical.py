@@ -123,6 +123,10 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
         """Return the streams that a component emits, in the order of declaration."""
         return self._components[component_id].streams
 
+    def emitted_streams(self, component_id: str) -> tuple[StreamDeclaration, ...]:
+        """Return the streams that the component's code emits on: others than `streams` where a chain comes behind it."""
+        return self._components[component_id].emits or self.streams(component_id)
+
     def stream_index(self, component_id: str, stream: str) -> int:
         """Return the number that frames name a stream by. Raises KeyError when the component does not declare it."""
         for index, declared in enumerate(self.streams(component_id)):

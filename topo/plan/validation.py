@@ -66,13 +66,13 @@ def problems_of(topology: Topology) -> list[str]:
         streams[spec.id] = None
         if not faults and not is_second:
             try:
-                streams[spec.id] = streams_of(spec.component)
+                streams[spec.id] = spec.streams
             except ConfigError as error:
                 found.append(f"component {spec.id!r}: outputs: {error}")
         found += _parallelism(spec, config)
         found += _values_wanted(spec, config)
         found += _watermarks(spec, streams[spec.id])
-        found += _partitions(spec, streams[spec.id])
+        found += _partitions(spec, streams[spec.id] and streams_of(spec.component))
     if not any(spec.kind is ComponentKind.SPOUT for spec in specs):
         found.append(f"topology {topology.name!r} has no spout, so nothing would ever happen; add one with set_spout(...)")
     classes = {spec.id for spec in specs if isinstance(spec.component, type)}

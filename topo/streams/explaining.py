@@ -9,7 +9,7 @@ from typing import Any
 from topo.api.streams import DEFAULT_STREAM
 from topo.streams.chain import ChainStep, Leaf
 from topo.streams.graph import MAIN
-from topo.streams.lowering import LoweredComponent
+from topo.streams.lowered import LoweredComponent
 
 
 class Explanation(str):

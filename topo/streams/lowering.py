@@ -1,20 +1,21 @@
 """From the graph of a program to spouts and bolts.
 
 A component is a body (a source, an operator with state, a bolt of the user's, or nothing behind a `rebalance`) and the chain of
-one-record operators behind it, up to the next exchanges. Each exchange reads one stream of the component. Behind a spout or a
-bolt of the user's the chain is a separate component.
+one-record operators behind it, up to the next exchanges. Each exchange reads one stream of the component. Behind a
+bolt of the user's the chain is a separate component, and behind a source where it cannot run in the spout's tasks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
 
+from topo.api.bolt import BasicBolt
 from topo.api.streams import DEFAULT_STREAM, streams_of
 from topo.api.topology import Topology
 from topo.api.watermarks import WatermarkStrategy
@@ -40,38 +41,13 @@ from topo.streams.graph import (
     merges_types,
     readers_of,
 )
+from topo.streams.lowered import LoweredComponent, StreamEdge
 from topo.streams.naming import component_ids, identity, state_types
 from topo.streams.process import KeyedProcess
 from topo.streams.records import KEY, UNKNOWN, Layout, layout_of
 from topo.streams.window_bolts import LATE_STREAM, batch_bolt, window_bolt
 
 _ONE_TO_ONE = STEPS - {"flat_map", "filter", "only", "branch", "parse_json"}
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEdge:
-    """One stream of one component on its way to an exchange."""
-
-    component: str
-    stream: str
-    parallelism: int
-
-
-@dataclass(slots=True)
-class LoweredComponent:
-    """A component as `explain` shows it."""
-
-    id: str
-    label: str
-    parallelism: int
-    reads: list[tuple[StreamEdge, str]]
-    chains: list[Chain] = field(default_factory=list)
-    identity: str = ""
-    declared: Mapping[str, str] = field(default_factory=dict)
-
-    def labels(self) -> list[str]:
-        """Return the operators fused into it, each once."""
-        return list(dict.fromkeys(step.label for chain in self.chains for step in chain.steps()))
 
 
 class _Streams:
@@ -110,6 +86,7 @@ class Lowering:
         """What reads a `with_event_time` behind which a chain is cut, by its id: the rest of the chain."""
         self._copies: dict[tuple[str, int], Any] = {}
         self._builder = builder
+        self._chains: dict[str, BasicBolt] = {}
         self._may_add_up = builder.settings.get("delivery") != "at_least_once"
         self.components: list[LoweredComponent] = []
 
@@ -135,7 +112,7 @@ class Lowering:
         readers = [node for node in self._nodes if node.kind == READER]
         aliases = {node.settings["id"]: [(edge.component, edge.stream) for edge in self._edges[id(node)]] for node in readers}
         try:
-            topology = self._builder.build(aliases)
+            topology = self._builder.build(aliases, self._chains)
         except TopologyError as error:
             raise TopologyError([self._placed(problem) for problem in error.problems]) from None
         specs = {spec.id: spec for spec in topology.components}
@@ -163,8 +140,27 @@ class Lowering:
             read, positions = self._read_fields(node, spout, DEFAULT_STREAM)
         self._builder.set_spout(name, spout, parallelism)
         self.components.append(LoweredComponent(name, str(node), parallelism, [], identity=identity(node)))
+        if self._may_chain(node, name, spout):
+            streams = _Streams(self._ids)
+            chain, _ = self._chain(name, node, [(node, MAIN)], streams)
+            self._chains[name] = StepsBolt(chain, read, node.keyed, streams.fields, positions)
+            self.components[-1].chains.append(chain)
+            self._lead(name, parallelism, streams)
+            return
         edge = StreamEdge(name, DEFAULT_STREAM, parallelism)
         self._steps(node, f"{name}-steps", [edge], parallelism, [(node, MAIN)], (read, positions))
+
+    def _may_chain(self, node: Node, name: str, spout: Any) -> bool:
+        """Return whether the operators behind a source can run in its tasks.
+
+        Not where they give event time, which is that of a component's output; nor where they have no output, or others read the
+        rows of the spout.
+        """
+        starts, streams = [(node, MAIN)], streams_of(spout)
+        is_plain = len(streams) == 1 and streams[0].name == DEFAULT_STREAM and not streams[0].direct and not streams[0].columnar
+        is_read = not self._builder.sources.isdisjoint((name, f"{name}-steps"))
+        has_output = any(True for _ in self._paths(node, MAIN, (), None))
+        return is_plain and not is_read and has_output and self._event_time(starts, None, stamps=True)[0] is None
 
     def _read_fields(self, node: Node, component: Any, stream: str) -> tuple[Layout | None, list[int] | None]:
         """Return how the rows of a user's component become records: their layout, and where its fields are in a row."""

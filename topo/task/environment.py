@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from topo.api.bolt import BasicBolt
 from topo.api.component import Component
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
@@ -79,3 +80,5 @@ class TaskSpec:
     hooks: Hooks = field(default_factory=Hooks, repr=False)
     """The user's hooks for the task's life; an acker has none."""
     limits: TaskLimits = field(default_factory=TaskLimits)
+    chain: BasicBolt | None = None
+    """What runs on the rows of a spout before they leave."""

@@ -51,6 +51,10 @@ class Reports:
     def user_error(self, error: Exception, now: float) -> None:
         """Report an error of user code; with `on_error="crash"`, or out of memory, raise it again: that ends the process."""
         self.record(error, now)
+        self.end_if_fatal(error)
+
+    def end_if_fatal(self, error: Exception) -> None:
+        """Raise an error of user code again where it ends the process."""
         if self._state.config.on_error == "crash" or (isinstance(error, MemoryError) and self._is_memory_short()):
             raise error
 

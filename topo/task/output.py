@@ -39,7 +39,7 @@ class TaskOutput:
         by_partition: bool = False,
     ) -> None:
         state = parts.state
-        declared = state.plan.streams(state.component_id)
+        declared = [stream.declaration for stream in collector.streams]
         main = next((stream for stream in declared if stream.name == DEFAULT_STREAM), None)
         self._outbound = parts.outbound
         self.watermarks = OutputWatermarks(
@@ -52,11 +52,14 @@ class TaskOutput:
             columnar=main is not None and main.columnar,
             by_partition=by_partition,
         )
-        router = make_router(parts.spec, parts.env.ids, parts.outbound.outbox, collector)
-        names = [stream.name for stream in declared]
-        self.emission = Emission(router, self.watermarks, names, state.counters, self._send_time, parts.taps)
+        self.emission = self._emission(parts, collector)
         self.has_ended = False
         self._floor = floor
+
+    def _emission(self, parts: TaskParts, collector: Emitter) -> Emission:
+        router = make_router(parts.spec, parts.env.ids, parts.outbound.outbox, collector)
+        names = [stream.declaration.name for stream in collector.streams]
+        return Emission(router, self.watermarks, names, parts.state.counters, self._send_time, parts.taps)
 
     def on_time(self, now: float) -> None:
         """Ask the watermark strategy by its interval."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
 from topo.api.bolt import BasicBolt, Bolt, StatefulBolt
 from topo.api.component import Component
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
-from topo.api.topology import ComponentSpec, Topology, TopologySource
+from topo.api.topology import Topology, TopologySource
 from topo.api.two_phase import TwoPhaseSink
 from topo.errors import UserError
 from topo.plan.physical import PlannedTask
@@ -46,10 +47,11 @@ class Instances:
         again = {spec.id: spec.component for spec in self.source().components}
         self._used: set[str] = set()
         self._copies: dict[str, Component | Exception] = {
-            spec.id: _copied(spec)
+            spec.id: _copied(spec.component)
             for spec in self.topology.components
             if not isinstance(spec.component, type) and again.get(spec.id) is spec.component
         }
+        self._chains = {spec.id: (spec.chain, _copied(spec.chain)) for spec in self.topology.components}
 
     def make(self, source: Topology, task: PlannedTask) -> Component:
         """Return the component of a task.
@@ -63,20 +65,30 @@ class Instances:
         if spec.id not in self._used and task.index == 0:
             self._used.add(spec.id)
             return spec.make()
-        copy = self._copies[spec.id]
-        if isinstance(copy, Exception):
-            raise UserError(
-                f"component {spec.id!r} is needed again, for a further task or after a crash, and cannot be copied "
-                f"({type(copy).__name__}: {copy}); give TopologyTest a function that makes the component and builds the topology"
-            ) from copy
-        return deepcopy(copy)
+        copy: Component = _again(spec.id, self._copies[spec.id])
+        return copy
+
+    def chain(self, source: Topology, task: PlannedTask) -> Any:
+        """Return the chain that the task of a spout runs on its rows; None for nothing. Raises UserError as `make`."""
+        spec = source.component(task.component)
+        given, copy = self._chains[spec.id]
+        return spec.chain if spec.chain is not given else _again(spec.id, copy)
 
 
-def _copied(spec: ComponentSpec) -> Component | Exception:
+def _copied(component: Any) -> Any:
     try:
-        return deepcopy(spec.component)  # type: ignore[return-value]
+        return deepcopy(component)
     except Exception as error:
         return error
+
+
+def _again(component_id: str, copy: Any) -> Any:
+    if isinstance(copy, Exception):
+        raise UserError(
+            f"component {component_id!r} is needed again, for a further task or after a crash, and cannot be copied "
+            f"({type(copy).__name__}: {copy}); give TopologyTest a function that makes the component and builds the topology"
+        ) from copy
+    return deepcopy(copy)
 
 
 def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBolt | SpoutWatch:

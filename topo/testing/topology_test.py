@@ -124,7 +124,7 @@ class TopologyTest:
                 f"sources: the topology has no spout {component!r}; it has {', '.join(map(repr, spouts))}.",
                 tuple(get_close_matches(str(component), spouts, n=2)),
             )
-        streams = self.plan.streams(component)
+        streams = self.plan.emitted_streams(component)
         carrier = WireRoundtrip(self._codec, component, streams)
         for script in scripts_of(component, items, streams, carrier, len(self.plan.tasks_of(component))):
             self._scripts[component, script.task_index] = script
@@ -148,13 +148,14 @@ class TopologyTest:
         source = self._instances.source()
         script = self._scripts.get((task.component, task.index))
         component = self._instances.make(source, task) if script is None else ScriptedSpout(script, self._stage)
-        carrier = WireRoundtrip(self._codec, task.component, plan.streams(task.component))
+        carrier = WireRoundtrip(self._codec, task.component, plan.emitted_streams(task.component))
         watch = Watch(self._record, carrier, task.component, task.index, config.max_task_emit)
         runs = component if isinstance(component, OperatorBolt) else watched(component, watch)
         ports.observer = TaskRecorder(runs, watch)
         strategy = source.component(task.component).watermarks
         groupings = deepcopy(custom_groupings(source, task.component))
-        setup = TaskSpec(task_id, plan, config, runs, context, groupings, strategy, Hooks(source.hooks))
+        chain = self._instances.chain(source, task)
+        setup = TaskSpec(task_id, plan, config, runs, context, groupings, strategy, Hooks(source.hooks), chain=chain)
         self._lives[task.component, task.index] = component
         if isinstance(runs, SpoutWatch):
             spout_task = make_task(setup, ports)
@@ -267,7 +268,7 @@ class TopologyTest:
         Raises:
             NotFoundError: there is no such component, or it declares no such stream.
         """
-        declared = self.plan.streams(self._known(component))
+        declared = self.plan.emitted_streams(self._known(component))
         streams = [found.name for found in declared]
         if stream not in streams:
             raise NotFoundError(
@@ -374,7 +375,7 @@ class TopologyTest:
             stream: one of its streams.
         """
         found = self.emitted(component, stream)
-        carrier = WireRoundtrip(self._codec, component, self.plan.streams(component))
+        carrier = WireRoundtrip(self._codec, component, self.plan.emitted_streams(component))
         wanted = [carrier.carried(as_row(item), stream) for item in expected]
         lines = difference(wanted, found, ordered=ordered)
         if lines:

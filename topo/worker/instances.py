@@ -17,11 +17,12 @@ from topo.worker.blocking import BlockingSpoutRunner
 
 
 class Given(NamedTuple):
-    """What one task takes: its component, the strategy of its event time, and the user's own groupings of its output."""
+    """What one task takes: its component, the strategy of its event time, the user's own groupings of its output, its chain."""
 
     component: Component | None
     watermarks: WatermarkStrategy | None
     groupings: dict[tuple[str, int], CustomGrouping]
+    chain: Any = None
 
 
 NOTHING_GIVEN = Given(None, None, {})
@@ -63,10 +64,15 @@ class TaskInstances:
         used.update(map(id, groupings.values()))
         if isinstance(component, BlockingSpout):
             component = BlockingSpoutRunner(component)
-        return Given(component, source.component(component_id).watermarks, groupings)
+        chain = source.component(component_id).chain
+        if id(chain) in used:
+            chain = _copy(chain, component_id)
+        if chain is not None:
+            used.add(id(chain))
+        return Given(component, source.component(component_id).watermarks, groupings, chain)
 
 
-def _copy(component: Component, component_id: str) -> Component:
+def _copy(component: Any, component_id: str) -> Any:
     try:
         return deepcopy(component)
     except Exception as error:

@@ -260,7 +260,7 @@ def make_tasks(
     for task_id in mine:
         spec = plan.task(task_id)
         is_acker = task_id in plan.ackers
-        component, watermarks, groupings = NOTHING_GIVEN if is_acker else instances.take(spec.component)
+        component, watermarks, groupings, chain = NOTHING_GIVEN if is_acker else instances.take(spec.component)
         config = plan.config_of(spec.component)
         setup = TaskSpec(
             task=task_id,
@@ -271,6 +271,7 @@ def make_tasks(
             watermarks=watermarks,
             groupings=groupings,
             hooks=Hooks() if hooks is None or is_acker else hooks,
+            chain=chain,
         )
         codec = Codec(registry, config.max_frame_bytes - ROW_OVERHEAD)
         ports = TaskEnvironment(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
@@ -114,6 +115,26 @@ def test_state_that_nobody_takes_is_refused_unless_it_is_left_out() -> None:
     left = without(manifest(), ["count"])
     assert misfits(left, "words", {"lines": SPOUT}) == []
     assert [part.component for part in left.parts] == ["lines"] and shares_for(left, "count", 0, 2) == []
+
+
+FLOW = {
+    "lines": msgspec.structs.replace(SPOUT, origin="from_files at flow.py:3"),
+    "lines-steps": msgspec.structs.replace(COUNT, keyed_by=(), state="nothing", origin="from_files at flow.py:3"),
+    "count": msgspec.structs.replace(COUNT, keyed_by=("lines-steps.default: key",)),
+}
+CHAINED = {"lines": FLOW["lines"], "count": msgspec.structs.replace(COUNT, keyed_by=("lines.default: key",))}
+
+
+@pytest.mark.parametrize(("before", "now"), [(FLOW, CHAINED), (CHAINED, FLOW), (FLOW, FLOW)])
+def test_operators_of_streams_behind_a_source_may_run_in_its_tasks_or_be_a_component(before: Any, now: Any) -> None:
+    assert misfits(msgspec.structs.replace(manifest(), components=before), "words", now) == []
+
+
+@pytest.mark.parametrize("change", [{"state": "state by key"}, {"origin": "rebalance at flow.py:4"}, {"origin": ""}])
+def test_another_component_of_such_a_name_is_refused_when_it_is_gone(change: dict[str, Any]) -> None:
+    before = {**FLOW, "lines-steps": msgspec.structs.replace(FLOW["lines-steps"], **change)}
+    (problem,) = misfits(msgspec.structs.replace(manifest(), components=before), "words", CHAINED)
+    assert problem.startswith("no task takes the state of 'lines-steps'")
 
 
 def with_state(shape: ComponentShape, state: str) -> ComponentShape:

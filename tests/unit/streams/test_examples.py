@@ -58,7 +58,7 @@ def test_each_program_is_counted() -> None:
     assert sorted(LINES) == sorted(file.stem for file in PROGRAMS.glob("*.py"))
 
 
-@pytest.mark.parametrize("kill", [None, "lines", "lines-steps", "count"])
+@pytest.mark.parametrize("kill", [None, "lines", "count"])
 def test_word_count_equals_a_counter(kill: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     lines = plain.words(0, 20)
     run(word_count.topology, lines, kill, 0)
@@ -67,7 +67,7 @@ def test_word_count_equals_a_counter(kill: str | None, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("kill", [None, "lines-steps", "visits", "out"])
+@pytest.mark.parametrize("kill", [None, "lines", "visits", "out"])
 def test_sessions_equal_gaps_in_the_clicks(kill: str | None, seed: int, tmp_path: Path) -> None:
     given = plain.clicks(seed)
     program = partial(sessions.topology, "clicks.jsonl", str(tmp_path / "visits"), str(tmp_path / "late"))
@@ -103,7 +103,7 @@ def test_top_pages_equal_the_counts_of_each_window(seed: int, capsys: pytest.Cap
     plain.check_top_pages([(w.end, [(url, each.value) for url, each in w.value]) for w in printed], given)
 
 
-@pytest.mark.parametrize("kill", [None, "lines-steps"])
+@pytest.mark.parametrize("kill", [None, "lines"])
 def test_a_login_after_three_failures_is_reported(kill: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     given = [logins.Login("ann", False, at * 1_000) for at in (0, 10, 20)]
     given += [logins.Login("bob", False, 21_000), logins.Login("ann", True, 30_000), logins.Login("bob", True, 31_000)]
@@ -142,7 +142,7 @@ def test_clicks_have_the_name_of_their_moment(kill: str | None, tmp_path: Path) 
     assert sorted((row["url"], row["name"]) for row in rows(tmp_path / "named")) == [("/1", "Ann"), ("/2", "?"), ("/3", "Eve")]
 
 
-@pytest.mark.parametrize("kill", [None, "lines-steps", "once"])
+@pytest.mark.parametrize("kill", [None, "lines", "once"])
 def test_each_payment_comes_once(kill: str | None, tmp_path: Path) -> None:
     given = plain.repeated_payments(0)
     run(partial(once.topology, "payments.jsonl", str(tmp_path / "once")), text(given), kill, 0)

@@ -26,11 +26,9 @@ def test_a_notebook_draws_components_with_their_operators_and_how_records_move()
         == shown._repr_mermaid_()
         == (
             "flowchart LR\n"
-            '    c0["items x1"]\n'
-            f'    c1["items-steps x1<br>flat_map at {words}<br>key_by at {counts}"]\n'
-            f'    c2["counts x2<br>entries at {counts}<br>call at {counts}"]\n'
-            '    c0 -->|"to its task"| c1\n'
-            '    c1 -->|"by key"| c2\n'
+            f'    c0["items x1<br>flat_map at {words}<br>key_by at {counts}"]\n'
+            f'    c1["counts x2<br>entries at {counts}<br>call at {counts}"]\n'
+            '    c0 -->|"by key"| c1\n'
         )
     )
 
@@ -46,4 +44,4 @@ def test_the_status_names_the_operators_of_each_component() -> None:
     test.run()
     place = program.__code__.co_firstlineno
     rows = {row["component"]: row["operators"] for row in test.status()["components"]}
-    assert rows["items-steps"][1:] == [f"flat_map at test_explaining.py:{place + 2}", f"key_by at test_explaining.py:{place + 3}"]
+    assert rows["items"][1:] == [f"flat_map at test_explaining.py:{place + 2}", f"key_by at test_explaining.py:{place + 3}"]

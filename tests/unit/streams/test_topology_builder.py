@@ -35,10 +35,10 @@ def test_a_bolt_reads_streams_of_a_program_by_their_ids(capsys: pytest.CaptureFi
     test.run()
     assert sorted(capsys.readouterr().out.splitlines()) == [
         *(f"counts {{'key': '{word}', 'value': 1}}" for word in ("be", "not", "to")),
-        "lines-steps {'value': 'be'}",
-        "lines-steps {'value': 'or'}",
-        "lines-steps {'value': 'to'}",
-        "more-steps {'value': 'not'}",
+        "lines {'value': 'be'}",
+        "lines {'value': 'or'}",
+        "lines {'value': 'to'}",
+        "more {'value': 'not'}",
     ]
 
 

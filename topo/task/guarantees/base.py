@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
+from topo.config import TopologyConfig
 from topo.task.events import RoutesChanged
 from topo.task.runners.base import MessageHandlers
 
@@ -37,3 +39,24 @@ class Guarantee(Protocol):
 
     def flush(self, now: float) -> None:
         """Send all rows that are buffered, then all ids: none may leave ahead of the rows that it stands for."""
+
+
+def repeated(
+    config: TopologyConfig, error: Exception, call: Callable[[], object], undo: Callable[[], object]
+) -> Exception | None:
+    """Repeat a call that has been taken back, as often as attempts allow. Returns the last error, None when it has gone well."""
+    # The traceback of a repetition has this frame, and those of all callers: a variable of theirs that kept the error would
+    # make a cycle, which keeps inputs alive that user code has forgotten. So here and there the error is only passed on.
+    try:
+        if config.on_error != "crash":
+            for _ in range(config.attempts - 1):
+                try:
+                    call()
+                except Exception as again:
+                    undo()
+                    error = again
+                else:
+                    return None
+        return error
+    finally:
+        del error

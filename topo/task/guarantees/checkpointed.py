@@ -19,6 +19,7 @@ from topo.operators.state.undo_log import UndoLog
 from topo.task.batch import Batch
 from topo.task.bolt_output import BoltOutput
 from topo.task.events import RoutesChanged
+from topo.task.guarantees.base import repeated
 from topo.task.guarantees.inputs import InputGuarantee
 from topo.task.guarantees.output_state import OutputState
 from topo.task.parts import TaskParts
@@ -98,19 +99,8 @@ class CheckpointedInputs(InputGuarantee):
 
     def repeat(self, error: Exception, call: Callable[[], object], undo: Callable[[], object]) -> Exception | None:
         """Repeat a call that has been taken back. Returns the last error, None when it has gone well."""
-        # The traceback of a repetition has this frame, and those of all callers: a variable of theirs that kept the error would
-        # make a cycle, which keeps inputs alive that user code has forgotten. So here and there the error is only passed on.
         try:
-            if self._state.config.on_error != "crash":
-                for _ in range(self._state.config.attempts - 1):
-                    try:
-                        call()
-                    except Exception as again:
-                        undo()
-                        error = again
-                    else:
-                        return None
-            return error
+            return repeated(self._state.config, error, call, undo)
         finally:
             del error
 

@@ -201,7 +201,7 @@ class CheckpointedSource(SourceGuarantee):
 
     def _give_up(self, values: Any, error: Exception, position: Any = None) -> None:
         """Make a dead letter of the next checkpoint. With too many of them the source waits, so that one is to come soon."""
-        self.output.give_up(values, error, position=position)
+        self.output.give_up(values, error, self._emission.attempts, position)
         if self.output.fullness >= 0.5:
             self._want_checkpoint()
 

@@ -175,7 +175,8 @@ class SourceGuarantee(ABC):
     def _route_untracked(self, stream: StreamRows) -> None:
         for _, values, error in self._emission.drop_unreadable(stream):
             self._lose_row(values, (), error)
-        self._emission.untracked_messages(stream, lambda row, error: self.reject_row(stream.rows[row], (), error))
+        rows = stream.rows[:]
+        self._emission.untracked_messages(stream, lambda row, error: self.reject_row(rows[row], (), error))
 
     def reject_row(self, values: Any, roots: Sequence[int], error: Exception) -> None:
         """A row that was routed cannot be carried: fail its roots."""

@@ -63,6 +63,7 @@ class TrackedSource(SourceGuarantee):
             ReplayLetters: lambda event, _now: self._replay(event.dead_letters),
         }
         self._waiting = WaitingRoots(state, parts.outbound) if state.plan.ackers else None
+        self._also_waiting = parts.waiting
         self._ids = parts.env.ids
         self._init_roots, self._init_values = bytearray(), bytearray()
         self._fails: list[int] = []
@@ -153,14 +154,12 @@ class TrackedSource(SourceGuarantee):
                 self._fail((root,), error)
             self._owe_inits(pack_words(failed), bytes(ID_BYTES * len(failed)))
             roots = [root for root in roots if root not in failed]
-        packed, owed = pack_words(roots), bytearray(ID_BYTES * len(roots))
 
         def reject(row: int, error: Exception) -> None:
             self._fail((roots[row],), error)
             self._reports.record(error, now)
 
-        self._emission.messages(stream, packed, owed, reject)
-        self._owe_inits(packed, owed)
+        self._emission.messages(stream, pack_words(roots), reject, self._owe_inits)
         if self._fails or len(self._init_roots) >= self._state.config.batch_size * ID_BYTES:
             self._flush_ids()
 
@@ -247,8 +246,11 @@ class TrackedSource(SourceGuarantee):
 
     def on_time(self, now: float) -> None:
         """Keep the messages that wait on edges; fail those that are over their timeout; report positions."""
-        if self._waiting is not None and (roots := self._waiting.due(now)):
-            self._keep_alive(roots)
+        if self._waiting is not None and (roots := self._waiting.due(now)) is not None:
+            for also_waiting in self._also_waiting:
+                roots |= also_waiting(roots, now)
+            if roots:
+                self._keep_alive(roots)
         if self._ids_since is not None and now >= self._ids_since + IN_PASSING * self._state.config.flush_interval_s:
             self.flush(now)
         self.source_messages.expire(now)

@@ -51,7 +51,7 @@ class SpoutRunner:
         self._context = parts.spec.context
         self._clock = parts.env.clock
         self._state = state = parts.state
-        self._streams = state.plan.streams(state.component_id)
+        self._streams = state.plan.emitted_streams(state.component_id)
         self._config = state.config
         self._reports = parts.reports
         self._inbound = parts.inbound
@@ -88,6 +88,10 @@ class SpoutRunner:
         # Ahead of `start`, which fails the messages that are lost.
         object.__setattr__(self._context, "epoch", self._state.epoch)
         self._output.watermarks.reset(now, forget=False)
+        if (chained := self._output.chained) is not None:
+            chained.forget()
+            if is_first:
+                chained.open()
         if self._is_ended_by_checkpoint and not self._state.restored_ended:
             # An earlier checkpoint has taken the place of a damaged one.
             self._output.collector.ended = self._is_ended_by_checkpoint = False
@@ -164,8 +168,11 @@ class SpoutRunner:
             state.observer.checkpoint_begun(state.id, event.checkpoint)
         # Rows that have been emitted are before the barrier, wherever they wait.
         self._output.send(self._source, now, first_time=True)
-        self._source.flush(now)
-        checkpoints.begin_checkpoint(event.checkpoint, has_ended=self._output.has_ended)
+        self._output.then(partial(self._send_barrier, checkpoints, event.checkpoint))
+
+    def _send_barrier(self, checkpoints: SourceCheckpoints, checkpoint: int) -> None:
+        self._source.flush(self._state.now)
+        checkpoints.begin_checkpoint(checkpoint, has_ended=self._output.has_ended)
 
     def close(self) -> None:
         """Close the spout."""
@@ -178,7 +185,7 @@ class SpoutRunner:
     @property
     def pending(self) -> int:
         """How many messages' outcome is open, those included that are not sent."""
-        return self._source.pending + self._output.collector.count()
+        return self._source.pending + self._output.collector.count() + self._output.is_behind
 
     @property
     def has_ended(self) -> bool:
@@ -190,8 +197,12 @@ class SpoutRunner:
         return "" if self._output.collector.ended or not self._is_active else "the source has not ended"
 
     @property
-    def _may_send(self) -> bool:
+    def _has_way(self) -> bool:
         return self._is_going and not self._outbox.is_full
+
+    @property
+    def _may_send(self) -> bool:
+        return self._has_way and not self._output.is_behind
 
     @property
     def _has_room(self) -> bool:
@@ -243,7 +254,7 @@ class SpoutRunner:
         if self._inbound.queue or self._source.has_callbacks:
             return True
         if not self._may_send:
-            return False
+            return self._has_way
         if self._has_leftovers:
             return True
         now = self._clock()
@@ -330,6 +341,8 @@ class SpoutRunner:
         """Make callbacks, send what they have emitted, then replay, or else call `next_tuple`; send END if all is sent."""
         source, output = self._source, self._output
         source.call_back(now)
+        if output.chained is not None and output.is_behind and self._has_way:
+            output.chained.catch_up()
         if self._may_send and output.has_news:
             output.send(source, now, first_time=True)
         if self._may_send and self._replay_is_due(now):
@@ -409,12 +422,14 @@ class SpoutRunner:
         self._state.counters.busy_s += seconds
         self._state.counters.overshoot += max(0, size - room)
         if size:
-            self._pace.note(size, seconds)
             self._polling.emitted()
             # A call may have taken long: its messages are as old as now, and no older.
             self._pass_verdicts(later)
         if size or signals:
             output.send(self._source, later, first_time=True)
+        if size:
+            # A chain takes its time when the rows are sent.
+            self._pace.note(size, seconds if output.chained is None else clock() - began)
         if failure is not None:
             self._polling.raised(later)
             self._reports.user_error(failure, later)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
-from topo.emission.emitter import StreamRows
+from topo.emission.emission import Emission
+from topo.emission.emitter import Emitter, StreamRows
 from topo.emission.message_collectors import REFUSED, MessageCollector, PassedOver, message_collector
 from topo.emission.partition_messages import (
     PartitionExpected,
@@ -22,6 +23,8 @@ from topo.emission.partition_messages import (
 from topo.emission.time_cuts import send_in_pieces
 from topo.errors import TopoInternalError
 from topo.operators.time.clock import PausableClock
+from topo.operators.time.watermarks import InputStatus
+from topo.task.chained_emission import ChainedEmission
 from topo.task.guarantees.source import SourceGuarantee, SourcePartitions
 from topo.task.output import TaskOutput
 from topo.task.parts import TaskParts
@@ -39,22 +42,42 @@ class SpoutOutput(TaskOutput):
     Attributes:
         collector: takes rows from the spout.
         idle_clock: stands while the spout is kept from emitting: idleness is about the source.
+        chained: the emission, where the rows of the spout go through a chain; else None.
     """
 
     def __init__(self, parts: TaskParts, spout: Spout, floor: Callable[[], int | None] | None = None) -> None:
         state, clock, reports = parts.state, parts.env.clock, parts.reports
-        streams, has_order = state.plan.streams(state.component_id), isinstance(spout, RetryingSpout)
+        streams, has_order = state.plan.emitted_streams(state.component_id), isinstance(spout, RetryingSpout)
         self._has_partitions = isinstance(spout, PartitionedSpout)
         self.collector: MessageCollector = (
             PartitionMessages(state.component_id, streams, reports.record_misuse, parts.env.codec)
             if self._has_partitions
             else message_collector(state.component_id, streams, reports.record_misuse, parts.env.codec, has_order=has_order)
         )
+        self.chained: ChainedEmission | None = None
         self.idle_clock = PausableClock(lambda: int(clock() * 1000))
         super().__init__(parts, self.collector, self.idle_clock.now_ms, floor, by_partition=self._has_partitions)
         self._spout = spout
         self._state = state
         self._reports = reports
+
+    def _emission(self, parts: TaskParts, collector: Emitter) -> Emission:
+        if parts.spec.chain is None:
+            return super()._emission(parts, collector)
+        self.chained = ChainedEmission(parts, collector, self.watermarks, self._send_time)
+        return self.chained
+
+    def _send_time(self, news: Sequence[int | InputStatus]) -> None:
+        self.then(partial(super()._send_time, news))
+
+    def then(self, action: Callable[[], object]) -> None:
+        """Do something behind all rows that the spout has emitted so far."""
+        action() if self.chained is None else self.chained.then(action)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether rows wait for the chain."""
+        return self.chained is not None and self.chained.is_behind
 
     @property
     def has_news(self) -> bool:
