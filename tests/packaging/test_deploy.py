@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from topo.config import TopologyConfig, parse_duration
+from topo.master.ending import STOP_TIMEOUT_S
 
 FOLDER = Path(__file__).parents[2] / "deploy"
 
@@ -114,9 +115,9 @@ def test_the_commands_find_the_sockets_of_the_service() -> None:
     assert any(line.startswith("Environment=") and "TMPDIR=/run/topo-%i" in line.split() for line in unit)
 
 
-def test_each_way_to_stop_a_topology_lasts_longer_than_its_drain() -> None:
+def test_each_way_to_stop_a_topology_lasts_longer_than_its_drain_and_the_closing_of_its_components() -> None:
     compose = yaml.safe_load((FOLDER / "docker" / "compose.yaml").read_text())["services"]["topology"]
     (unit,) = [line for line in (FOLDER / "systemd" / "topo@.service").read_text().splitlines() if "TimeoutStopSec" in line]
     pod = one("StatefulSet")["spec"]["template"]["spec"]
     given = (compose.get("stop_grace_period", "10s"), unit.partition("=")[2], pod["terminationGracePeriodSeconds"])
-    assert min(map(parse_duration, given)) > TopologyConfig().drain_timeout_s
+    assert min(map(parse_duration, given)) > 2 * TopologyConfig().drain_timeout_s + STOP_TIMEOUT_S
