@@ -20,6 +20,7 @@ SYSTEM = "a call of the operating system fails or is seen"
 COUNTS = "counts calls"
 
 EXCEPTIONS = {
+    "tests/connectors/test_iceberg_rest.py": LIMIT,
     "tests/connectors/test_kafka_sink_faults.py": LIMIT,
     "tests/connectors/test_kafka_sink_refusals.py": LIMIT,
     "tests/contract/test_async_sinks.py": LIMIT,
@@ -43,6 +44,7 @@ EXCEPTIONS = {
     "tests/simulation/test_held_inputs.py": PLANTS,
     "tests/simulation/test_traces.py": "gives a tracer to each task, and marks roots in the simulator",
     "tests/simulation/test_waiting_ids.py": COUNTS,
+    "tests/spark/test_feed_link.py": LIMIT,
     "tests/spark/test_spark_sink.py": SYSTEM,
     "tests/unit/connectors/test_files_sink.py": LIMIT,
     "tests/unit/connectors/test_files_spout.py": LIMIT,
