@@ -180,7 +180,7 @@ class WindowEnds:
         """As `_results`, of results that cannot change: a row each, all at once."""
         rows, error = list[Any](), None
         try:
-            # What it has made before one raises stays in the list.
+            # Rows that were made before one raises stay in the list.
             rows.extend(map(function.result_of, keys, repeat(window), results))
         except Exception as raised:
             error = raised
