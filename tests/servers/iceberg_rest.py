@@ -1,4 +1,4 @@
-"""A REST catalog of Iceberg, that of Iceberg's own tests, on a Java of the machine. It listens on all addresses."""
+"""A REST catalog of Iceberg, that of Iceberg's own tests, on a Java of the machine."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.servers.server import Server, ServerEndedError, free_port, need, refu
 VERSION = "1.10.0"
 JARS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "topo", f"iceberg-rest-{VERSION}")
 """Where scripts/servers.sh puts them; all checkouts share them."""
+_SOURCE = Path(__file__).with_name("IcebergRest.java")
 _JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -25,13 +26,8 @@ def start(folder: Path) -> Server:
     for attempt in range(3):
         # Somebody else may take the port before the catalog does.
         address = f"http://127.0.0.1:{(port := free_port())}"
-        settings = {
-            "CATALOG_WAREHOUSE": f"{folder}/warehouse",
-            "CATALOG_URI": f"jdbc:sqlite:{folder}/catalog.db",
-            "CATALOG_REST_PORT": str(port),
-        }
-        given = [f"{name}={value}" for name, value in settings.items()]
-        command = ["env", *given, "java", *_JAVA, "-cp", f"{JARS}/*", "org.apache.iceberg.rest.RESTCatalogServer"]
+        given = [str(port), f"{folder}/warehouse", f"{folder}/catalog.db"]
+        command = ["java", *_JAVA, "-cp", f"{JARS}/*", str(_SOURCE), *given]
         try:
             return start_server(command, folder / "catalog.log", address, partial(_answers, address))
         except ServerEndedError:
