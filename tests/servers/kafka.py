@@ -25,6 +25,8 @@ JARS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "topo", 
 USER, PASSWORD, STRANGER = "topo", "planted-password", "stranger"
 """Who may do everything at `secured_address`, the password of both, and who may do nothing there."""
 _READ_S = 60.0
+_ENDING_S = 1.0
+"""The broker ends a transaction in its logs after it has confirmed the commit."""
 _JAVA = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SETTINGS = {
@@ -137,17 +139,20 @@ class Broker(Server):
         try:
             partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
             consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+            ends = {number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1] for number in partitions}
             found: list[Any] = []
-            reading = set(partitions)
-            until = time.monotonic() + _READ_S
-            while reading:
+            reading, stopped = set(partitions), set[int]()
+            """Those that are read, and of them those that have records of a transaction that has not ended, as of now."""
+            until, patience = time.monotonic() + _READ_S, time.monotonic() + _ENDING_S
+            while reading - (stopped if time.monotonic() > patience else set()):
                 assert time.monotonic() < until, f"{topic} was not read to its end: partitions {reading}, {len(found)} records"
                 # It waits that long when there are fewer than it may return.
                 for message in consumer.consume(1000, 0.05):
                     if message.error() is None:
                         found.append(message)
                     elif message.error().code() == KafkaError._PARTITION_EOF:
-                        reading.discard(message.partition())
+                        is_whole = message.offset() >= ends[message.partition()]
+                        (reading.discard if is_whole else stopped.add)(message.partition())
                     else:
                         raise RuntimeError(str(message.error()))
             return sorted(found, key=lambda message: message.partition())
