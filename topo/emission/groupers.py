@@ -8,7 +8,6 @@ sees whole batches: `split(rows)` returns `(position, selection)` pairs, where `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import ceil
@@ -80,10 +79,6 @@ class ShuffleEdges(Protocol):
         """Return the load of a task's worker, in percent; None while it is not known."""
         ...
 
-    def at_once(self, position: int) -> int:
-        """Return how many rows a task is through with in one turn; 0 while it is not known."""
-        ...
-
     @property
     def now(self) -> float:
         """Monotonic seconds."""
@@ -91,11 +86,7 @@ class ShuffleEdges(Protocol):
 
 
 class ShuffleGrouper:
-    """Contiguous runs of rows, to targets whose edge has room while any has, and fewer to those whose worker limits the rate.
-
-    The targets of one worker take turns, so a batch goes to no more of them than have to work for a whole turn: their slices, and
-    the frames that they send, are larger, and no row is processed later.
-    """
+    """Contiguous runs of rows, to targets whose edge has room while any has, and fewer to those whose worker limits the rate."""
 
     partitions = True
 
@@ -105,45 +96,17 @@ class ShuffleGrouper:
         self._shares = shares
         self._next = 0
         self._offset = 0.0
-        self._served: dict[int, int] | None = None
-        """By worker: the place of the target that was served last; None where no two targets share a worker."""
-        if len(set(shares.workers)) < len(shares.workers):
-            self._served = dict.fromkeys(shares.workers, -1)
 
     def split(self, rows: Rows) -> list[TargetShare]:
         """Cut the batch into runs by the targets' shares."""
-        edges, shares, count = self._edges, self._shares, len(rows)
+        edges, shares = self._edges, self._shares
         if shares.is_due(edges.now):
             shares.evaluate(list(map(edges.load, self._positions)), edges.now)
         places = [place for place, position in enumerate(self._positions) if edges.has_room(position)]
+        if shares.shares is None:
+            return self._even(len(rows), [self._positions[place] for place in places] or self._positions)
         places = places or list(range(len(self._positions)))
-        weights = None if shares.shares is None else [shares.shares[place] for place in places]
-        if self._served is not None:
-            places, weights = self._fewer(count, places, weights, self._served)
-        runs = self._even(count, places) if weights is None else self._uneven(count, places, weights)
-        if self._served is not None:
-            self._served.update({shares.workers[place]: place for place, _ in runs})
-        return [(self._positions[place], selection) for place, selection in runs]
-
-    def _fewer(
-        self, count: int, places: list[int], weights: list[float] | None, served: dict[int, int]
-    ) -> tuple[list[int], list[float] | None]:
-        """Leave out targets that others of their worker need no help of, in turn; each worker gets as much as before."""
-        of_worker: dict[int, list[int]] = {}
-        of_place = dict(zip(places, weights or [1.0] * len(places), strict=True))
-        for place in places:
-            of_worker.setdefault(self._shares.workers[place], []).append(place)
-        scale = count / sum(of_place.values())
-        fewer: list[int] = []
-        theirs: list[float] = []
-        for worker, mine in of_worker.items():
-            weight = sum([of_place[place] for place in mine])
-            at_once = min([self._edges.at_once(self._positions[place]) for place in mine])
-            needed = min(len(mine), ceil(weight * scale / max(1, at_once)))
-            first = bisect_right(mine, served[worker])
-            fewer += [*mine[first:], *mine[:first]][:needed]
-            theirs += [weight / needed] * needed
-        return (fewer, theirs) if len(fewer) < len(places) else (places, weights)
+        return self._uneven(len(rows), places, [shares.shares[place] for place in places])
 
     def _uneven(self, count: int, places: list[int], shares: list[float]) -> list[TargetShare]:
         """Cut at the bounds of the shares, laid along the rows, from an offset that wanders: so few rows are shared out, too."""
@@ -154,19 +117,19 @@ class ShuffleGrouper:
         for place, end in zip(places, ends, strict=True):
             stop = count if place == places[-1] else max(start, ceil(end * scale - offset))
             if stop > start:
-                runs.append((place, slice(start, stop)))
+                runs.append((self._positions[place], slice(start, stop)))
                 start = stop
         return runs
 
-    def _even(self, count: int, places: list[int]) -> list[TargetShare]:
+    def _even(self, count: int, open_positions: list[int]) -> list[TargetShare]:
         """Cut runs that differ by at most one row, starting after the target that was served last."""
-        targets = len(places)
+        targets = len(open_positions)
         first = self._next % targets
         self._next = first + count
         if count < targets:
-            return [(places[(first + i) % targets], slice(i, i + 1)) for i in range(count)]
+            return [(open_positions[(first + i) % targets], slice(i, i + 1)) for i in range(count)]
         bounds = [count * i // targets for i in range(targets + 1)]
-        return [(places[(first + i) % targets], slice(bounds[i], bounds[i + 1])) for i in range(targets)]
+        return [(open_positions[(first + i) % targets], slice(bounds[i], bounds[i + 1])) for i in range(targets)]
 
 
 class KeyGrouper(ABC, Generic[R]):

@@ -34,14 +34,13 @@ class ShuffleShares:
         workers: the worker of each task. Tasks of one worker have equal shares.
 
     Attributes:
-        workers: see above.
         shares: by task, 1 on average; None while all are even.
     """
 
-    __slots__ = ("_due", "_of_worker", "shares", "workers")
+    __slots__ = ("_due", "_of_worker", "_workers", "shares")
 
     def __init__(self, workers: Sequence[int]) -> None:
-        self.workers = workers
+        self._workers = workers
         self._of_worker = dict.fromkeys(workers, 1.0)
         self._due = 0.0
         self.shares: list[float] | None = None
@@ -54,7 +53,7 @@ class ShuffleShares:
         """Learn, for each task, the load of its worker in percent; None where it is not known, as when an epoch has begun."""
         self._due = now + INTERVAL_S
         known: dict[int, list[int]] = {worker: [] for worker in self._of_worker}
-        for worker, load in zip(self.workers, loads, strict=True):
+        for worker, load in zip(self._workers, loads, strict=True):
             if load is not None:
                 known[worker].append(load)
         if all(known.values()):
@@ -71,7 +70,7 @@ class ShuffleShares:
             worker: max(LEAST, share * (1.0 + gain * (mean - loads[worker])) + RETURN * (1.0 - share))
             for worker, share in before.items()
         }
-        scale = len(self.workers) / sum([moved[worker] for worker in self.workers])
+        scale = len(self._workers) / sum([moved[worker] for worker in self._workers])
         self._of_worker = {worker: share * scale for worker, share in moved.items()}
         is_even = all(abs(share - 1.0) < NEAR for share in self._of_worker.values())
-        self.shares = None if is_even else [self._of_worker[worker] for worker in self.workers]
+        self.shares = None if is_even else [self._of_worker[worker] for worker in self._workers]

@@ -27,20 +27,13 @@ from topo.task.outbox import Outbox
 
 
 class OutboxEdges:
-    """The edges of an outbox to the target tasks of one shuffle, by position.
+    """The edges of an outbox to the target tasks of one shuffle, by position."""
 
-    Args:
-        outbox: of the sender.
-        targets: the tasks.
-        part: a turn's share of the time that an allowance stands for.
-    """
+    __slots__ = ("_outbox", "_targets")
 
-    __slots__ = ("_outbox", "_part", "_targets")
-
-    def __init__(self, outbox: Outbox, targets: Sequence[TaskId], part: float) -> None:
+    def __init__(self, outbox: Outbox, targets: Sequence[TaskId]) -> None:
         self._outbox = outbox
         self._targets = targets
-        self._part = part
 
     def has_room(self, position: int) -> bool:
         """Whether the edge to a task would send a frame at once."""
@@ -49,10 +42,6 @@ class OutboxEdges:
     def load(self, position: int) -> int | None:
         """Return the load of a task's worker, in percent; None while it is not known."""
         return self._outbox.edges[self._targets[position]].load
-
-    def at_once(self, position: int) -> int:
-        """Return how many rows a task is through with in one turn, by its last grant; 0 while there is none."""
-        return int(self._outbox.edges[self._targets[position]].allowance * self._part)
 
     @property
     def now(self) -> float:
@@ -121,6 +110,4 @@ def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], o
         here = plan.worker_of(setup.task)
         positions = [position for position in positions if plan.worker_of(targets[position]) == here] or positions
     workers = [plan.worker_of(targets[position]) for position in positions]
-    config = setup.config
-    part = min(1.0, config.flush_interval_s / config.queue_time_s) if config.queue_time_s else 0.0
-    return ShuffleGrouper(positions, OutboxEdges(outbox, targets, part), ShuffleShares(workers))
+    return ShuffleGrouper(positions, OutboxEdges(outbox, targets), ShuffleShares(workers))

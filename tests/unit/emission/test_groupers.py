@@ -50,20 +50,16 @@ class Tasks:
     Attributes:
         full: positions without room.
         loads: of their workers, in percent.
-        each: rows that each is through with in a turn.
     """
 
-    def __init__(self, *full: int, loads: Sequence[int] = (), each: int = 0) -> None:
-        self.full, self.loads, self.each, self.now = full, loads, each, 0.0
+    def __init__(self, *full: int, loads: Sequence[int] = ()) -> None:
+        self.full, self.loads, self.now = full, loads, 0.0
 
     def has_room(self, position: int) -> bool:
         return position not in self.full
 
     def load(self, position: int) -> int:
         return self.loads[position] if self.loads else 0
-
-    def at_once(self, position: int) -> int:
-        return self.each
 
 
 def shuffle(positions: Sequence[int], tasks: Tasks) -> ShuffleGrouper:
@@ -147,49 +143,6 @@ def test_tasks_of_a_busy_worker_get_fewer_rows_whatever_the_size_of_a_batch(rows
     # Six evaluations: each moves a tenth.
     busy = 0.9**6 / (0.9**6 + 1.1**6) / 2
     assert part == pytest.approx({0: busy, 1: 0.5 - busy, 2: busy, 3: 0.5 - busy}, abs=0.02)
-
-
-# Tasks 0, 2, 4 and 6 in one worker, the others in another.
-_PACKED = [0, 1, 0, 1, 0, 1, 0, 1]
-
-
-def test_a_batch_goes_to_no_more_tasks_of_a_worker_than_need_a_turn_for_it() -> None:
-    grouper = ShuffleGrouper(range(8), Tasks(each=50), ShuffleShares(_PACKED))
-    served = [[(task, len(rows)) for task, rows in shares(grouper, rows_of(*range(100))).items()] for _ in range(4)]
-    assert served == [[(0, 50), (1, 50)], [(2, 50), (3, 50)], [(4, 50), (5, 50)], [(6, 50), (7, 50)]]
-    assert len(shares(grouper, rows_of(*range(300)))) == 6
-    assert len(shares(grouper, rows_of(*range(1000)))) == 8
-
-
-@pytest.mark.parametrize("each", [0, 1])
-def test_a_batch_goes_to_all_tasks_of_a_worker_that_are_slow(each: int) -> None:
-    grouper = ShuffleGrouper(range(8), Tasks(each=each), ShuffleShares(_PACKED))
-    assert sorted(map(len, shares(grouper, rows_of(*range(8))).values())) == [1] * 8
-
-
-@given(batches=st.lists(st.integers(1, 300), min_size=1, max_size=50), each=st.integers(0, 60), full=st.sets(st.integers(0, 4)))
-def test_workers_with_several_tasks_get_their_share_and_every_row_goes_once(
-    batches: list[int], each: int, full: set[int]
-) -> None:
-    grouper = ShuffleGrouper(range(6), Tasks(*full, each=each), ShuffleShares([0, 0, 0, 0, 1, 1]))
-    dealt: Counter[int] = Counter()
-    for count in batches:
-        split = shares(grouper, rows_of(*range(count)))
-        assert [index for share in split.values() for index in share] == list(range(count))
-        assert not full & set(split)
-        dealt.update({position: len(share) for position, share in split.items()})
-    open_ = 4 - len(full - {4}) + (1 if 4 in full else 2)
-    expected = dealt.total() * (1 if 4 in full else 2) / open_
-    assert dealt[4] + dealt[5] == pytest.approx(expected, abs=len(batches) + 1)
-
-
-@pytest.mark.parametrize("rows", [1, 3, 40])
-def test_the_tasks_of_a_worker_take_turns(rows: int) -> None:
-    grouper = ShuffleGrouper(range(8), Tasks(each=50), ShuffleShares(_PACKED))
-    dealt: Counter[int] = Counter()
-    for _ in range(800):
-        dealt.update({position: len(share) for position, share in shares(grouper, rows_of(*range(rows))).items()})
-    assert min(dealt[task] for task in range(8)) > 0.9 * rows * 100 and max(dealt.values()) < 1.1 * rows * 100
 
 
 def test_a_shuffle_by_load_passes_over_targets_without_room() -> None:
@@ -428,21 +381,6 @@ def _direct(readers: int) -> Topology:
     for reader in "cd"[:readers]:
         builder.set_bolt(reader, Sink, parallelism=2).direct_grouping("b", "to")
     return builder.build()
-
-
-def test_a_shuffle_knows_by_their_grants_what_the_tasks_of_a_worker_are_through_with_in_a_turn() -> None:
-    task = Solo(fan(Sink, 4, grouping="shuffle", workers=1), "b")
-    targets = task.plan.tasks_of("c")
-    task.feed(*range(8))
-    task.run()
-    assert {frame.target for frame in task.frames(FrameKind.DATA)} == set(targets), "no grant yet"
-    task.out.clear()
-    for target in targets:
-        task.confirm(target, allowance=1_000)
-    task.feed(*range(8))
-    task.run()
-    # `flush_interval` is a hundredth of `queue_time`.
-    assert [frame.count for frame in task.frames(FrameKind.DATA)] == [8]
 
 
 def test_local_or_shuffle_stays_in_the_worker_where_it_can() -> None:
