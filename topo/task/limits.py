@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-LONGEST_BUSY_S = 0.25
-"""Upper bound between two flushes in a worker that is never idle, and on how long rows and ids wait there for others."""
-
 
 class TaskLimits(Struct, frozen=True):
     """Bounds of memory and of pauses; results are the same with others, as the simulator shows by drawing small ones.

@@ -11,7 +11,6 @@ from topo.operators.time.watermarks import InputStatus
 from topo.task.error_reports import Reports
 from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
 from topo.task.inbound import KEEP_ALIVE_S
-from topo.task.limits import LONGEST_BUSY_S
 from topo.task.outbox import Outbox
 from topo.task.state import TaskState
 from topo.wire.codec import Codec
@@ -49,7 +48,6 @@ class Outbound:
     Attributes:
         outbox: buffers and windows of the edges.
         consumers: the tasks that read the output; the other edges lead to ackers.
-        linger_s: how long rows, and ids for ackers, wait for others in a busy worker: `flush_interval` for each of its tasks.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class Outbound:
         self._reject_row = reject
         config, plan = state.config, state.plan
         self.consumers = tuple(target for target in plan.downstream_tasks(state.id) if target not in plan.ackers)
-        self.linger_s = config.flush_interval_s
+        self._linger_s = config.flush_interval_s
         self._silence_limit_s = (config.progress_timeout_s or UNWATCHED_SILENCE_S) + KEEP_ALIVE_S
         self.outbox = Outbox(
             codec,
@@ -80,8 +78,7 @@ class Outbound:
         """Forget all that has not left, and make new edges."""
         # In a busy worker all other tasks have a slice before this one has the next. Rows that are overdue by then, each time,
         # would leave after every slice, in small frames.
-        interval_s = self._state.config.flush_interval_s
-        self.linger_s = max(interval_s, min(interval_s * len(self._state.local), LONGEST_BUSY_S))
+        self._linger_s = self._state.config.flush_interval_s * max(1, len(self._state.local))
         self.outbox.open(self._state.stamp, [self._edge(target, control) for target, control in self._targets])
 
     def _edge(self, target: TaskId, control: bool) -> OutEdge:
@@ -149,16 +146,16 @@ class Outbound:
             is_dry: the source has nothing more at this moment.
         """
         oldest = self.outbox.oldest
-        return oldest is not None and now >= oldest + (self.linger_s * DRY_SHARE if is_dry else self.linger_s)
+        return oldest is not None and now >= oldest + (self._linger_s * DRY_SHARE if is_dry else self._linger_s)
 
     def on_idle(self) -> None:
         """Send rows. Those wait for `flush_interval` whose receiver would only queue them: their frames become larger."""
-        self.outbox.flush(self.linger_s)
+        self.outbox.flush(self._linger_s)
 
     def deadlines(self) -> list[float | None]:
         """Return when rows have to leave, and when to look for a receiver that has been silent for too long."""
         oldest, since = self.outbox.oldest, self.outbox.silent_since
-        flush = None if oldest is None else oldest + self.linger_s
+        flush = None if oldest is None else oldest + self._linger_s
         return [flush, None if since is None else since + self._silence_limit_s]
 
     def validate(self) -> None:

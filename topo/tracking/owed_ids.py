@@ -21,7 +21,7 @@ class OwedIds:
     Args:
         routes: lead to the ackers.
         batch_size: number of acks that leave without waiting for others.
-        interval_s: how long fewer acks wait in a worker that rests, in seconds.
+        interval_s: how long fewer acks wait, in seconds.
         report_causes: reports why roots have failed; called before they are sent.
 
     Attributes:
@@ -29,8 +29,7 @@ class OwedIds:
         fails: roots that have failed.
         touches: roots whose timeouts are to start over.
         trees: root and value of trees that begin at this task.
-        linger_s: how long they wait in a busy worker: as long as rows do, which leave ahead of them.
-        deadline: when the waiting acks have to leave, in monotonic seconds; None while none waits.
+        since: when the first of the waiting acks was due, in monotonic seconds; None while none waits.
     """
 
     def __init__(self, routes: AckerRoutes, batch_size: int, interval_s: float, report_causes: Callable[[], None]) -> None:
@@ -42,10 +41,7 @@ class OwedIds:
         self.fails: dict[int, None] = {}
         self.touches: dict[int, None] = {}
         self.trees: list[tuple[int, int]] = []
-        self.linger_s = interval_s
-        self.deadline: float | None = None
-        self._since = 0.0
-        """When the first of the waiting acks was due."""
+        self.since: float | None = None
 
     def fail(self, roots: Iterable[int]) -> None:
         """Fail roots."""
@@ -61,32 +57,27 @@ class OwedIds:
         self.fails.clear()
         self.touches.clear()
         self.trees.clear()
-        self.deadline = None
+        self.since = None
+
+    @property
+    def deadline(self) -> float | None:
+        """When the waiting acks have to leave, in monotonic seconds."""
+        return None if self.since is None else self.since + self._interval_s
 
     def is_due(self, now: float) -> bool:
         """Whether the waiting acks leave with a turn at `now`."""
-        return self.deadline is not None and now >= self.deadline - (1.0 - IN_PASSING) * self._interval_s
-
-    def on_input(self) -> None:
-        """There is input to process: the waiting acks leave together with those of it."""
-        if self.deadline is not None:
-            self.deadline = self._since + self.linger_s
-
-    def on_idle(self) -> None:
-        """The worker has no input: the waiting acks leave after the interval, unless some comes before."""
-        if self.deadline is not None:
-            self.deadline = min(self.deadline, self._since + self._interval_s)
+        return self.since is not None and now >= self.since + IN_PASSING * self._interval_s
 
     def flush_full(self, now: float) -> None:
         """Send the ids if they are a batch, or if a fail or a touch is among them."""
         if len(self.acks) >= self._batch_size or self.fails or self.touches:
             self.flush()
-        if self.deadline is None and (self.acks or self.trees):
-            self._since, self.deadline = now, now + self.linger_s
+        if self.since is None and (self.acks or self.trees):
+            self.since = now
 
     def flush(self) -> None:
         """Send all ids; the rows that they stand for have left."""
-        self.deadline = None
+        self.since = None
         if self.trees:
             roots, values = zip(*self.trees, strict=True)
             self.trees = []

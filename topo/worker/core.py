@@ -21,7 +21,6 @@ from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
 from topo.task.guarantees.tracked_source import TrackedSource
-from topo.task.limits import LONGEST_BUSY_S
 from topo.task.task import Task
 from topo.user_errors import message_of
 from topo.wire import control
@@ -54,6 +53,9 @@ EXIT_ORPHANED = 5
 
 
 _NOT_FOR_TASKS = control.Alive | control.CheckpointAborted | control.Stop | control.Observe | control.Unobserve
+
+LONGEST_BUSY_S = 0.25
+"""Upper bound between two flushes in a worker that is never idle."""
 
 
 class CrashMarker(Protocol):

@@ -12,7 +12,6 @@ from tests.unit.task.operators import between
 from tests.unit.task.test_batch_task import Batches
 from topo import ColumnBatch, ColumnBolt
 from topo.api.operator_bolts import ProcessBolt
-from topo.task.events import Idle
 from topo.wire.frames import watermark_frame
 
 ROUND_S = 0.05
@@ -135,52 +134,3 @@ def test_batches_count_by_their_rows_for_a_bolt_that_takes_tuples() -> None:
         if turn == 200:
             before = inbound.received
     assert inbound.allowance.size <= 2 * (inbound.received - before) * TARGET_S / (99 * ROUND_S)
-
-
-def busy_neighbours() -> Solo:
-    """A bolt in a worker with 31 others; its receiver has granted one tuple."""
-    task = Solo(chain(Scripted(), Plain(), Sink()), "b", local=range(100, 132))
-    task.feed(0)
-    task.run()
-    task.confirm(3, allowance=1)
-    task.out.clear()
-    return task
-
-
-def test_rows_and_acks_of_a_few_tuples_in_each_round_of_a_busy_worker_leave_together() -> None:
-    task = Solo(chain(Scripted(), Plain(), Sink()), "b", local=range(100, 132))
-    for _ in range(16):
-        task.feed(1, 2, 3)
-        task.turn()
-        task.clock.now += 0.01
-    assert task.frames() == [], "a round is longer than `flush_interval`"
-    task.feed(4)
-    task.turn()
-    assert [(frame.kind.name, frame.count) for frame in task.frames()] == [("DATA", 48), ("ACK", 48)]
-
-
-def test_acks_of_a_bolt_whose_worker_has_no_input_leave_after_flush_interval() -> None:
-    task = Solo(chain(Scripted(), Plain(), Sink()), "b", local=range(100, 132))
-    task.feed(1, 2, 3)
-    task.turn()
-    task.handle(Idle(ids_may_wait=True))
-    assert task.kinds() == ["DATA"]
-    assert task.task.next_deadline(task.clock.now) == task.clock.now + 0.005
-    task.wait(0.005)
-    assert task.kinds() == ["DATA", "ACK"]
-
-
-def test_a_bolt_whose_receiver_has_no_room_does_not_keep_its_worker_awake() -> None:
-    task = busy_neighbours()
-    task.feed(1, 2, 3)
-    task.turn()
-    task.feed(4)
-    assert task.task.runner.is_blocked
-    turns = 0
-    until = task.clock.now + 0.5
-    while (at := task.task.next_deadline(task.clock.now)) is not None and at < until:
-        task.clock.now = max(task.clock.now, at)
-        task.turn()
-        task.handle(Idle(ids_may_wait=True))
-        turns += 1
-    assert turns < 20 and "ACK" in task.kinds()

@@ -75,16 +75,3 @@ def test_an_epoch_forgets_all_ids() -> None:
     sent.owed.clear()
     sent.owed.flush()
     assert sent.log == []
-
-
-def test_acks_linger_while_there_is_input_and_leave_after_the_interval_in_a_worker_that_rests() -> None:
-    sent = Sent()
-    sent.owed.linger_s = 3.0
-    sent.owed.acks.add((1,), (1,))
-    sent.owed.flush_full(10.0)
-    assert sent.owed.deadline == 13.0 and not sent.owed.is_due(12.9)
-    assert sent.owed.is_due(12.98), "they leave in passing shortly before"
-    sent.owed.on_idle()
-    assert sent.owed.deadline == 10.1 and sent.owed.is_due(10.1)
-    sent.owed.on_input()
-    assert sent.owed.deadline == 13.0

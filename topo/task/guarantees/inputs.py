@@ -34,9 +34,6 @@ _FORGOTTEN = "execute() has neither acked nor failed its input, and kept no refe
 class InputIds(IdSender, Protocol):
     """The ids that a task owes for its inputs."""
 
-    def on_input(self) -> None:
-        """Have them wait for those of the input at hand."""
-
     def flush_full(self, now: float) -> None:
         """Send them if they are a batch, or if a fail or a touch is among them."""
 

@@ -63,8 +63,6 @@ class TrackedInputs(InputGuarantee):
         """Forget all ids: the messages are replayed."""
         self._out.begin_epoch(now)
         self.owed.clear()
-        if self._ids_wait:
-            self.owed.linger_s = self._outbound.linger_s
         self._causes.clear()
         if self._firings is not None:
             self._firings.begin_epoch()
@@ -76,7 +74,7 @@ class TrackedInputs(InputGuarantee):
         return is_settled and not self.owed.acks and not self.owed.fails
 
     def on_time(self, now: float) -> None:
-        """Keep roots that wait here from timing out; send the ids that are due."""
+        """Keep roots that wait here from timing out; send ids that have been owed for `flush_interval`."""
         roots = self._waiting.due(now)
         if roots is not None:
             if self._outbound.outbox.is_full:
@@ -94,14 +92,6 @@ class TrackedInputs(InputGuarantee):
         """Return when ids have to leave, and when to look for waiting roots."""
         return [self.owed.deadline, self._waiting.deadline]
 
-    def on_input(self) -> None:
-        """Have ids wait for those of the input at hand.
-
-        In a worker with many tasks each turn is later than `flush_interval`: small frames of ids would leave with each, and ahead
-        of them the rows that they stand for.
-        """
-        self.owed.on_input()
-
     def flush_full(self, now: float) -> None:
         """Send ids if they are a batch, or if a fail or a touch is among them."""
         self.owed.flush_full(now)
@@ -110,7 +100,6 @@ class TrackedInputs(InputGuarantee):
         """Send ids where messages may be few; else only a batch or a failure, and the others with `flush_interval`."""
         if self._ids_wait:
             self.owed.flush_full(now)
-            self.owed.on_idle()
         else:
             self.owed.flush()
 

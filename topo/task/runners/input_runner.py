@@ -171,8 +171,6 @@ class InputRunner:
         """Have the guarantee do all that is due; call for a tick, ask the watermark strategy, and have the kind do its part."""
         if self._inbound.allowance is not None and self._inbound.queue:
             self._note_wait(self._inbound.allowance, self._env.clock())
-        if self._ids is not None and self.has_work:
-            self._ids.on_input()
         for timed in self._ahead:
             timed.on_time(now)
         if self._tick_at is not None and now >= self._tick_at:
@@ -344,7 +342,8 @@ class InputRunner:
         if last == batch.count:
             self._batch = None
         ended = clock()
-        count, seconds = last - first, ended - began
+        seconds = ended - began
+        count = last - first
         if not count:
             return False
         inbound, counters = self._inbound, self._counters
