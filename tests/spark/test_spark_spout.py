@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -175,12 +176,17 @@ def worker_context(folder: Path | None, position: tuple[int, int, int] | None = 
     return TaskContext("t", "rows", 1, folder=folder, committed_position=position, run_beside=lambda action: None)
 
 
-def test_a_folder_is_not_read_where_the_list_of_its_files_cannot_be_kept(tmp_path: Path) -> None:
-    folder = write(tmp_path / "rows", 10)
-    with pytest.raises(ConfigError, match=r"for the list of files .*: give staging=, or name the files"):
-        SparkSpout(folder).open(worker_context(None), None)
-    SparkSpout(folder, staging=tmp_path / "staged").open(worker_context(None), None)
-    SparkSpout(sorted(folder.iterdir())).open(worker_context(None), None)
+def test_an_error_names_a_folder_the_list_of_which_cannot_be_kept(tmp_path: Path) -> None:
+    folder, errors = write(tmp_path / "rows", 10), list[BaseException]()
+    collector = SimpleNamespace(report_error=errors.append)
+    SparkSpout(folder).open(worker_context(None), collector)
+    assert [str(error) for error in errors] == [
+        f"the list of files {folder} is not kept, since the tasks have no folder that they share: where files are added, "
+        "a restart counts others; give staging=, or name the files one by one"
+    ]
+    SparkSpout(folder, staging=tmp_path / "staged").open(worker_context(None), collector)
+    SparkSpout(sorted(folder.iterdir())).open(worker_context(None), collector)
+    assert len(errors) == 1
 
 
 def test_a_position_in_a_list_of_files_that_is_gone_is_refused_since_files_may_have_been_added(tmp_path: Path) -> None:

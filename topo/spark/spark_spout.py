@@ -147,9 +147,11 @@ class SparkSpout(RetryingSpout):
         # Files that are named one by one are the same list at every start.
         if any(map(os.path.isdir, self._source.value)):
             if self._folder is None and self._context.has_helper_thread:
-                raise ConfigError(
-                    f"SparkSpout needs a folder that its tasks share for the list of {self._source}, to which files may be "
-                    "added: give staging=, or name the files one by one"
+                self._collector.report_error(
+                    ConfigError(
+                        f"the list of {self._source} is not kept, since the tasks have no folder that they share: where files "
+                        "are added, a restart counts others; give staging=, or name the files one by one"
+                    )
                 )
             if self._folder is not None and self._last is not None:
                 raise ConfigError(
