@@ -61,7 +61,7 @@ def test_a_notebook_runs_programs_and_shows_faults_with_cell_and_line(tmp_path: 
     words, explained, raised, locked, broken = [printed(cell) for cell in notebook.cells]
     assert "[('a', 100), ('b', 100), ('c', 50)]" in words
     assert explained.lstrip().startswith("program words\n\nitems x1")
-    assert 'c0 -->|"to its task"| c1' in explained
+    assert 'c0 -->|"by key"| c1' in explained and 'c1 -->|"to its task"| c2' in explained
     assert "ZeroDivisionError: division by zero (Cell In[3], line 3)" in raised and "1 message was given up" in raised
     assert "map at Cell In[4]:5 captures 'lock', a lock" in locked
     assert "reads from 'missing'" in broken and "(Cell In[5]:9)" in broken
