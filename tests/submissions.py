@@ -48,3 +48,18 @@ def store_submission(folder: TopologyFolder, plan: PhysicalPlan, **changes: Any)
     submitted = submission(folder, plan, **changes)
     submitted.save(folder)
     return submitted
+
+
+def ended_summary(name: str, **more: Any) -> dict[str, Any]:
+    """Return what every summary of an ended topology has, and more."""
+    killed = {"kind": "killed", "reason": "killed by the operator"}
+    facts = {
+        "topology": name,
+        "status": "KILLED",
+        "reason": killed["reason"],
+        "outcome": killed,
+        "uptime_s": 1.0,
+        "ended_ms": 1000,
+    }
+    totals = dict.fromkeys(("emitted", "acked", "failed", "pending"), 0)
+    return {**facts, "totals": totals, "components": [], "tasks": [], "workers": [], **more}

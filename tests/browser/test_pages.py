@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.submissions import ended_summary
+
 pytestmark = [pytest.mark.browser, pytest.mark.integration, pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
 
 Open = Callable[..., Any]
@@ -140,10 +142,7 @@ def test_the_past_of_an_ended_topology_is_that_of_its_busiest_components(open_ta
     folder = served.home / "topologies" / "many"
     folder.mkdir(0o700)
     rows = [{"component": f"step{n}", "kind": "bolt", "parallelism": 1, "capacity": n / 20, "counters": {}} for n in range(20)]
-    ended = {"topology": "many", "status": "KILLED", "reason": "killed by the operator", "uptime_s": 1.0, "ended_ms": 1000}
-    totals, outcome = dict.fromkeys(("emitted", "acked", "failed", "pending"), 0), {"kind": "killed", "reason": ended["reason"]}
-    summary = {**ended, "outcome": outcome, "workers": [], "tasks": [], "totals": totals, "components": rows}
-    (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "summary.json").write_text(json.dumps(ended_summary("many", components=rows)))
     tab = open_tab("t/many")
     tab.get_by_text("The past of the 12 busiest").wait_for(timeout=10_000)
     tab.close()

@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from tests.cli.drive import call
-from tests.submissions import small_plan, store_submission
+from tests.submissions import ended_summary, small_plan, store_submission
 from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot, pack
 from topo.checkpoint.manifest import ComponentFigures, ComponentShape, Manifest, Part
 from topo.ids import TaskId
@@ -92,7 +92,7 @@ def test_the_checkpoints_of_a_topology_are_listed_with_those_that_failed(
         {"checkpoint": 1, "state": "complete", "duration_s": 1.5, "why": ""},
         {"checkpoint": 2, "state": "failed", "duration_s": 60.0, "why": "the disk is full"},
     ]
-    write_atomically(folder.summary, json.dumps({"status": "FINISHED", "checkpoints": {"latest": latest}}).encode())
+    write_atomically(folder.summary, json.dumps(ended_summary("flights", checkpoints={"latest": latest})).encode())
     found = json.loads(call(capsys, "checkpoints", "flights", "--json").out)
     assert [(row["checkpoint"], row["state"]) for row in found["checkpoints"]] == [
         (1, "complete"),

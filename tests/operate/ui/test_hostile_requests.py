@@ -127,7 +127,8 @@ def test_no_rows_are_none(app: Any, tmp_path: Path) -> None:
 def test_files_that_stayed_as_they_are_are_read_once_for_all_browsers(app: Any, tmp_path: Path, what: str) -> None:
     folder = StateFolder(tmp_path / "home").find("words")
     path = folder.errors if what == "errors" else folder.dead_letters
-    row = dict.fromkeys(("component", "kind", "file", "line", "task", "worker", "at_ms", "traceback", "values")) | {"count": 1}
+    texts = dict.fromkeys(("component", "kind", "file", "traceback"), "")
+    row = dict.fromkeys(("line", "task", "worker", "values")) | texts | {"at_ms": 1, "count": 1}
 
     def answer(message: str, at_ns: int) -> str:
         path.write_text(json.dumps(row | {"message": message}) + "\n")
