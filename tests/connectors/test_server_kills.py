@@ -27,7 +27,7 @@ from tests.connectors.mqtt_peers import Peer
 from tests.connectors.server_kills import KINDS, kill_for_a_while
 from tests.integration.conftest import no_process_is_left, scene
 from tests.integration.random_kills import SECONDS, SETTINGS, Killer
-from tests.integration.support import Scene, eventually, flow
+from tests.integration.support import Scene, component_of, eventually, flow
 from tests.servers import mosquitto
 from tests.servers.nats import NatsProcess
 from tests.servers.rabbitmq import RabbitBroker, channel_at
@@ -245,6 +245,11 @@ def put_slowly(ends: Ends, hurry: Path) -> None:
                 time.sleep(0.05)
 
 
+def is_connected(status: dict[str, Any]) -> bool:
+    """Whether the topology runs, and its source, if it shows that, is connected: MQTT keeps messages for known sessions."""
+    return status["status"] == "RUNNING" and bool(component_of(status, "in")["user"]["gauges"].get("connected", True))
+
+
 def on(group: str, make: Callable[..., Any]) -> Any:
     return pytest.param(make, marks=pytest.mark.xdist_group(group), id=make.__name__)
 
@@ -269,7 +274,7 @@ def test_each_record_comes_out_though_processes_and_the_server_are_killed(
         file = scene.file(flow(f'builder.set_spout("in", {ends.source})', sink))
         running = scene.submit_background(file, **SETTINGS, delivery=ends.delivery)
         killer = Killer(scene, running)
-        running.wait_until(lambda status: status["status"] == "RUNNING", timeout_s=PATIENCE_S)
+        running.wait_until(is_connected, timeout_s=PATIENCE_S)
         putting = threads.submit(put_slowly, ends, scene.folder / "hurry")
         try:
             struck = kill_for_a_while(killer, ends.restart)
