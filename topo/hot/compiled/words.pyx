@@ -7,6 +7,9 @@ from libc.stdint cimport int64_t, uint64_t
 from topo.hot.plain.words import pack_timestamps as pack_timestamps_plainly
 from topo.hot.plain.words import pack_words as pack_words_plainly
 
+cdef extern from "<stdint.h>":
+    int64_t INT64_MIN
+
 
 def pack_words(words):
     cdef bytes column
@@ -40,7 +43,7 @@ def pack_timestamps(timestamps):
     for at in range(count):
         moment = (<list>timestamps)[at]
         if moment is None:
-            into[at] = (<int64_t>-1 << 62) * 2
+            into[at] = INT64_MIN
         elif type(moment) is not int:
             return pack_timestamps_plainly(timestamps)
         else:
