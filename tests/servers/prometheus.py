@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from tests.servers.server import Server, ServerEndedError, free_port, need, refuse_missing, start_server
+from tests.servers.server import Server, need, refuse_missing, start_http_server
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 
@@ -25,20 +24,10 @@ def start(folder: Path, target: str) -> Server:
     configuration = (DEPLOY / "prometheus.yml").read_text()
     configuration = configuration.replace("127.0.0.1:9464", target).replace("5s", "1s")
     (folder / "prometheus.yml").write_text(configuration)
-    for attempt in range(3):
-        address = f"127.0.0.1:{free_port()}"
-        command = [
-            "prometheus",
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address={address}",
-        ]
-        try:
-            return start_server(command, folder / "prometheus.log", f"http://{address}", partial(_answers, f"http://{address}"))
-        except ServerEndedError:
-            if attempt == 2:
-                raise
-    raise AssertionError("unreachable")
+    files = f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"
+    return start_http_server(
+        lambda port: ["prometheus", *files, f"--web.listen-address=127.0.0.1:{port}"], folder / "prometheus.log", "/-/ready"
+    )
 
 
 def query(server: Server, expression: str) -> list[dict[str, Any]]:
@@ -55,11 +44,3 @@ def rules(server: Server) -> list[dict[str, Any]]:
     """Return the rules that are loaded, with their last evaluation."""
     with urlopen(f"{server.address}/api/v1/rules", timeout=10) as answer:
         return [rule for group in json.load(answer)["data"]["groups"] for rule in group["rules"]]
-
-
-def _answers(address: str) -> bool:
-    try:
-        with urlopen(f"{address}/-/ready", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (URLError, OSError):
-        return False

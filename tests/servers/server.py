@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn, TypeVar
+from urllib.request import urlopen
 
 import pytest
 
@@ -97,6 +99,36 @@ def start_server(
             raise error(f"{' '.join(command)} does not answer:\n{log.read_text(errors='replace')[-4000:]}")
         time.sleep(0.05)
     return Server(address, process)
+
+
+def start_http_server(command_at: Callable[[int], Sequence[str]], log: Path, probe: str) -> Server:
+    """Start a server of HTTP at a free port of loopback, and wait until it answers.
+
+    Args:
+        command_at: its command at a port.
+        probe: the path of a page that it answers with status 200.
+
+    Raises:
+        ServerEndedError, RuntimeError: as `start_server`, in three attempts.
+    """
+    for attempt in range(3):
+        # Somebody else may take the port before the server does.
+        port = free_port()
+        address = f"http://127.0.0.1:{port}"
+        try:
+            return start_server(command_at(port), log, address, partial(_answers, f"{address}{probe}"))
+        except ServerEndedError:
+            if attempt == 2:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _answers(page: str) -> bool:
+    try:
+        with urlopen(page, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def _is_stopped(pid: int) -> bool:
