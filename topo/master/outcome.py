@@ -26,7 +26,8 @@ class OutcomeKind(Enum):
     DEAD_LETTERS = "dead letters"
     """Every source ended; messages were given up and stored."""
     RESULTS_LOST = "results lost"
-    """Every source ended; a component raised in a call that nothing repeats, or emitted rows that could not be sent."""
+    """Every source ended; a component raised in a call that nothing repeats, or emitted rows that could not be sent; or a source
+    raised and emitted nothing."""
     UNACCOUNTED = "unaccounted"
     """Every source ended; the engine does not know what became of messages."""
     DRAINED = "drained"
@@ -90,6 +91,7 @@ class EndCounts(Struct, frozen=True, kw_only=True):
         dropped: tuples that bolts failed without ackers: what `at_most_once` allows, so no failure of the topology.
         lost: calls without input that raised and are not repeated, and transactions whose staged rows are gone.
         unsent: rows that could not be sent, and that no spout emits again.
+        fruitless: for each spout component that raised and emitted nothing: how often it raised.
         unaccounted: for each spout component, messages that it emitted less those that were acked or given up, if that is not 0.
         tracked: whether there are ackers.
     """
@@ -100,6 +102,7 @@ class EndCounts(Struct, frozen=True, kw_only=True):
     dropped: int = 0
     lost: int = 0
     unsent: int = 0
+    fruitless: Mapping[str, int] = field(default_factory=dict)
     unaccounted: Mapping[str, int] = field(default_factory=dict)
     tracked: bool = True
 
@@ -119,9 +122,14 @@ def end_counts(plan: PhysicalPlan, figures: TopologyStatistics, dead_letters: in
     chained = [] if tracked else [task for task in plan.spouts if plan.component_of(task).emits]
     dropped = int(figures.together(chained).counters.get("unsent", 0))
     unaccounted: Counter[str] = Counter()
+    emitted: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
     for spout in plan.spouts:
-        if count := int(figures.of(spout).counters.get("unaccounted", 0)):
-            unaccounted[plan.task(spout).component] += abs(count)
+        component, counters = plan.task(spout).component, figures.of(spout).counters
+        unaccounted[component] += abs(int(counters.get("unaccounted", 0)))
+        # An item that is a dead letter counts as such.
+        emitted[component] += int(counters.get("emitted", 0) + counters.get("dead_lettered", 0))
+        errors[component] += int(counters.get("errors", 0))
     return EndCounts(
         finally_failed=int(of_spouts.get("finally_failed", 0)),
         dead_letters=dead_letters,
@@ -129,7 +137,8 @@ def end_counts(plan: PhysicalPlan, figures: TopologyStatistics, dead_letters: in
         dropped=int(figures.together(bolts).counters.get("failed", 0)) + dropped,
         lost=int(of_all.get("lost_results", 0)) + unclosed,
         unsent=int(of_all.get("unsent", 0)) - dropped,
-        unaccounted=unaccounted,
+        fruitless={component: count for component, count in errors.items() if count and not emitted[component]},
+        unaccounted=+unaccounted,
         tracked=tracked,
     )
 
@@ -137,7 +146,7 @@ def end_counts(plan: PhysicalPlan, figures: TopologyStatistics, dead_letters: in
 def final_outcome(decided: Outcome | None, counts: EndCounts) -> Outcome:
     """Return the outcome of a topology that has ended; `decided` is None where every source had ended."""
     outcome = decided or outcome_of_end(counts)
-    if outcome.kind is OutcomeKind.DRAINED and (problems := _problems_of_engine(counts)):
+    if outcome.kind is OutcomeKind.DRAINED and (problems := [*_problems_of_engine(counts), *_problems_of_sources(counts)]):
         outcome = replace(outcome, reason="; ".join([outcome.reason, *problems]))
     return replace(
         outcome,
@@ -158,7 +167,7 @@ def outcome_of_end(counts: EndCounts) -> Outcome:
         problems.append(f"{_messages(dead_letters)} {_were(dead_letters)} given up; see `topo dead-letters`")
     if refused:
         problems.append(f"{_messages(refused)} {_were(refused)} refused for {_ids(refused)}; see `topo errors`")
-    problems += _problems_of_engine(counts)
+    problems += [*_problems_of_engine(counts), *_problems_of_sources(counts)]
     if counts.unaccounted:
         kind = OutcomeKind.UNACCOUNTED
     elif failed:
@@ -167,7 +176,7 @@ def outcome_of_end(counts: EndCounts) -> Outcome:
         kind = OutcomeKind.DEAD_LETTERS
     elif refused:
         kind = OutcomeKind.REFUSED
-    elif counts.lost or counts.unsent:
+    elif counts.lost or counts.unsent or counts.fruitless:
         kind = OutcomeKind.RESULTS_LOST
     else:
         kind = OutcomeKind.DONE
@@ -175,6 +184,13 @@ def outcome_of_end(counts: EndCounts) -> Outcome:
     if dropped:
         well += f", and {dropped} tuple{'s'[: dropped > 1]} failed and {_were(dropped)} lost; see `topo errors`"
     return Outcome(kind, "; ".join(problems) or well)
+
+
+def _problems_of_sources(counts: EndCounts) -> list[str]:
+    return [
+        f"source {component!r} raised in {count} call{'s'[: count > 1]} and emitted nothing; see `topo errors`"
+        for component, count in counts.fruitless.items()
+    ]
 
 
 def _problems_of_engine(counts: EndCounts) -> list[str]:
