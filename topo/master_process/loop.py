@@ -8,7 +8,7 @@ shell does, and so do the other users of this loop, each with its own link, work
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from topo.checkpoint.store_messages import StoreAnswer, StoreCommand
@@ -138,6 +138,7 @@ class MasterLoop:
         self._store = store
         self._clock = clock
         self._asked: list[MasterEvent] = [] if asked is None else asked
+        self._unwritten: list[StoreDeadLetters] = []
         self._alive_at = 0.0
 
     def ask(self, event: MasterEvent) -> None:
@@ -158,6 +159,7 @@ class MasterLoop:
             self.handle(self._asked.pop(0))
         for identity, data in self._link.from_workers():
             self._from_worker(identity, data)
+        self._write_unwritten()
         self.links.send_again(self._transmit)
         now = self._clock()
         self.links.ended(self._workers.poll(), now)
@@ -167,6 +169,7 @@ class MasterLoop:
         now = self._clock()
         if (deadline := self.master.next_deadline()) is not None and now >= deadline:
             self.handle(Tick())
+        self._write_unwritten()
         self.pass_observations(now)
         if now >= self._alive_at:
             self._alive_at = now + self.master.plan.config.heartbeat_s
@@ -174,6 +177,20 @@ class MasterLoop:
                 if slot.incarnation is not None:
                     life = slot.worker, slot.incarnation
                     self._transmit(life, control.encode(self.links.alive(life)))
+
+    def _write_unwritten(self) -> None:
+        unwritten, self._unwritten = self._unwritten, []
+        self._write_dead_letters(unwritten)
+
+    def _write_dead_letters(self, commands: Sequence[StoreDeadLetters]) -> None:
+        """Write dead letters together: it takes long to have them on disk, however few they are."""
+        if not commands:
+            return
+        if self._records.store_dead_letters([one for command in commands for one in command.dead_letters]):
+            self._asked += [DeadLettersWritten(one.worker, one.incarnation, one.dead_letters) for one in commands]
+        elif len(commands) > 1:
+            for command in commands:
+                self._write_dead_letters([command])
 
     def pass_observations(self, now: float) -> None:
         """Send workers the observations that begin and end."""
@@ -218,8 +235,7 @@ class MasterLoop:
         elif isinstance(command, StorePositions):
             self._records.store_positions(command.progress)
         elif isinstance(command, StoreDeadLetters):
-            if self._records.store_dead_letters(command.dead_letters):
-                self._asked.append(DeadLettersWritten(command.worker, command.incarnation, command.dead_letters))
+            self._unwritten.append(command)
         elif isinstance(command, StoreReplays):
             self._records.store_replays(command.results)
         elif isinstance(command, Finished):

@@ -34,6 +34,7 @@ class Surroundings:
         self.records: list[MasterRecord] = []
         self.errors: list[RecordError] = []
         self.is_full = False
+        self.written: list[list[bytes]] = []
 
     def from_workers(self) -> list[tuple[bytes, bytes]]:
         arrived, self.arrived = self.arrived, []
@@ -68,6 +69,10 @@ class Surroundings:
         pass
 
     def store_dead_letters(self, dead_letters: Iterable[control.DeadLetter]) -> bool:
+        values = [one.values for one in dead_letters]
+        if b"bad" in values:
+            return False
+        self.written.append(values)
         return True
 
     def record(self, error: RecordError) -> None:
@@ -124,6 +129,29 @@ def test_worker_whose_message_was_damaged_is_killed(loop: MasterLoop, around: Su
     loop.turn()
     assert (worker, life) not in around.alive
     assert "it has sent 1, and 0 have arrived" in around.errors[0].message
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [
+        ([b"a", b"b", b"c"], [[b"a", b"b", b"c"]]),
+        ([b"a", b"bad", b"c"], [[b"a"], [b"c"]]),
+    ],
+)
+def test_dead_letters_that_arrive_together_are_written_together(
+    loop: MasterLoop, around: Surroundings, values: list[bytes], written: list[list[bytes]]
+) -> None:
+    loop.handle(Started())
+    (worker, life), *_ = loop.master.membership.incarnations().items()
+    identity = f"{worker}:{life}".encode()
+    around.arrived = [
+        (identity, control.encode(control.DeadLetter(TaskId(1), number, bytes([number]), each, ["boom"], 3)))
+        for number, each in enumerate(values)
+    ]
+    loop.turn()
+    assert around.written == written
+    loop.turn()
+    assert loop.master.dead_letters.count == sum(map(len, written))
 
 
 def test_message_waits_for_the_connection_of_its_worker(loop: MasterLoop, around: Surroundings) -> None:

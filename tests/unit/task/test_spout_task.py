@@ -8,7 +8,7 @@ import pytest
 
 from tests.tasks.components import Replaying, Scripted, Sink, chain, several
 from tests.tasks.solo import Solo
-from tests.unit.task.spouts import spouting
+from tests.unit.task.spouts import replaying, spouting
 from topo.api.streams import direct
 from topo.api.topology import Topology
 from topo.builder import TopologyBuilder
@@ -119,6 +119,15 @@ def test_a_spout_is_not_called_before_the_time_that_it_has_named() -> None:
         task.clock.now += 1.5
     task.run()
     assert calls == [began, began + 1.5] and task.values() == [7]
+
+
+def test_records_that_are_passed_over_are_no_reason_to_wait() -> None:
+    def bad(number: int) -> Any:
+        return lambda collector: collector.pass_over(number, "no row", ValueError(number))
+
+    spout, task = replaying(*map(bad, range(100)), 100)
+    task.run()
+    assert task.values() == [100] and not spout.steps
 
 
 def test_a_call_that_emits_and_names_a_time_ends_the_burst() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import Spout
 from topo.emission.batch_messages import given_collector
+from topo.emission.message_collectors import PassedOver
 from topo.errors import SpoutStalledError
 from topo.ids import Epoch
 from topo.task.events import RoutesChanged
@@ -378,7 +379,10 @@ class SpoutRunner:
             self._source.flush(now)
 
     def _burst(self, now: float) -> None:
-        """Call `next_tuple` until a slice is full, nothing came, the source ended, or the pending limit is reached."""
+        """Call `next_tuple` until a slice is full, nothing came, the source ended, or the pending limit is reached.
+
+        A record that is passed over counts as something that came.
+        """
         output, next_tuple, clock = self._output, self._spout.next_tuple, self._clock
         collector, most = output.collector, self._config.max_task_emit
         streams = collector.streams
@@ -391,10 +395,10 @@ class SpoutRunner:
             limit = min(1, room)
         collector.wanted = limit
         began = clock()
-        size = signal_count = 0
+        size = passed = signal_count = 0
         marks: list[int] = []
         failure: Exception | None = None
-        while size < limit:
+        while size + passed < limit:
             if several:
                 marks = [len(stream.rows) for stream in streams]
             try:
@@ -409,7 +413,9 @@ class SpoutRunner:
                 failure = error
                 break
             if grown == size:
-                break
+                if len(signals) == signal_count or not isinstance(signals[-1][1], PassedOver):
+                    break
+                passed += 1
             size = grown
             if collector.silent_s is not None:
                 break
@@ -421,7 +427,7 @@ class SpoutRunner:
         later = now + seconds
         self._state.counters.busy_s += seconds
         self._state.counters.overshoot += max(0, size - room)
-        if size:
+        if size or passed:
             self._polling.emitted()
             # A call may have taken long: its messages are as old as now, and no older.
             self._pass_verdicts(later)
@@ -435,6 +441,6 @@ class SpoutRunner:
             self._reports.user_error(failure, later)
         elif silent_s is not None:
             self._polling.silent(later, silent_s)
-        elif size < limit:
+        elif size + passed < limit:
             self._polling.idle(later)
         output.send_event_time()
