@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from topo.api.aggregates import AggregateFunction, in_columns
+from topo.api.arguments import check_text, texts_of
 from topo.api.async_io import AsyncMode, AsyncSettings, RetryStrategy
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
@@ -28,9 +29,9 @@ Key = str | Sequence[str] | None
 """The field or fields that a bolt's state goes by; None for none."""
 
 
-def key_fields(key: Key) -> tuple[str, ...]:
-    """Return the names of the fields of a key."""
-    return () if key is None else (key,) if isinstance(key, str) else tuple(key)
+def key_fields(key: Key, argument: str = "key") -> tuple[str, ...]:
+    """Return the names of the fields of a key. Raises ConfigError, which names `argument`, for anything else."""
+    return () if key is None else (key,) if isinstance(key, str) else texts_of(argument, key, ("user", "day"))
 
 
 class OperatorBolt:
@@ -120,10 +121,13 @@ class WindowBolt(OperatorBolt):
         self.allowed_lateness_ms = duration_ms(allowed_lateness)
         self.late_stream = late_stream
         # The argument may be no aggregate at all; `build` reports that.
-        fields = key_fields(getattr(aggregate, "fields", ("result",)) if result_fields is None else result_fields)
+        fields = key_fields(
+            getattr(aggregate, "fields", ("result",)) if result_fields is None else result_fields, "result_fields"
+        )
         self.result_width = len(fields)
         self.outputs = outputs if outputs is not None else (*self.key, "window_start", "window_end", *fields)
         if late_stream is not None:
+            check_text("late_stream", late_stream, "late")
             if not isinstance(self.outputs, Mapping):
                 self.outputs = {DEFAULT_STREAM: self.outputs}
             if late_stream in self.outputs:

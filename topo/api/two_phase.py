@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from topo.api.arguments import check_count
 from topo.api.bolt import Bolt, Collector
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
-from topo.errors import ConfigError
 
 
 class TwoPhaseSink(Bolt):
@@ -62,8 +62,7 @@ class TwoPhaseSink(Bolt):
         """
         if max_batch is not None:
             self.max_batch = max_batch
-        if self.max_batch < 1:
-            raise ConfigError(f"max_batch={self.max_batch!r} must be at least 1")
+        check_count("max_batch", self.max_batch)
         if flush_interval is not None:
             self.flush_interval = flush_interval
             self.component_settings = {**self.component_settings, "tick_interval": flush_interval}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from topo.api.arguments import check_count, options_of, texts_of
 from topo.api.batch_limits import batch_within_pending, check_batch_age
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
@@ -81,8 +82,7 @@ class FilesSink(TwoPhaseSink):
         Raises:
             ConfigError: an argument cannot be used.
         """
-        if roll_rows < 1:
-            raise ConfigError(f"roll_rows={roll_rows!r} must be at least 1")
+        check_count("roll_rows", roll_rows)
         super().__init__(max_batch=roll_rows, flush_interval=roll_interval)
         if format not in FILE_FORMATS:
             raise ConfigError(f"format={format!r} must be one of {', '.join(FILE_FORMATS)}")
@@ -90,15 +90,14 @@ class FilesSink(TwoPhaseSink):
             raise ConfigError("format='parquet' needs schema=, such as {'user': 'string', 'cents': 'bigint'}, and no fields=")
         if format != "parquet" and schema is not None:
             raise ConfigError(f"format={format!r} has no schema; leave schema= out, or take format='parquet'")
-        self._partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        _check_names("partition_by", self._partition_by)
-        _check_names("fields", fields or ())
+        self._partition_by = _names_of("partition_by", (partition_by,) if isinstance(partition_by, str) else partition_by)
+        names = None if fields is None else _names_of("fields", fields)
         check_path("FilesSink", url)
-        self._url, self._options = url, dict(storage_options or {})
+        self._url, self._options = url, options_of("storage_options", storage_options)
         self._roll_rows, self._roll_size = roll_rows, parse_size(roll_size)
         if self._roll_size < 1:
             raise ConfigError(f"roll_size={roll_size!r} must be at least one byte")
-        kept = None if fields is None else [field for field in fields if field not in self._partition_by]
+        kept = None if names is None else [name for name in names if name not in self._partition_by]
         if kept == []:
             raise ConfigError(f"fields={fields!r} has no field that is left in the files; partition_by takes all of them")
         self._format_settings = (format, kept, schema, compression, self._partition_by)
@@ -204,12 +203,14 @@ class FilesSink(TwoPhaseSink):
         self._files.clean()
 
 
-def _check_names(argument: str, names: str | Sequence[str]) -> None:
-    """Raise ConfigError for names that cannot be those of fields."""
-    if isinstance(names, str):
-        raise ConfigError(f"{argument}={names!r} names no columns; give a tuple of names")
+def _names_of(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return names of fields. Raises ConfigError for what cannot be such names."""
+    if isinstance(given, str):
+        raise ConfigError(f"{argument}={given!r} names no columns; give a tuple of names")
+    names = texts_of(argument, given, ("id", "cents"))
     if "" in names or len(set(names)) < len(names):
         raise ConfigError(f"{argument}={names!r} has an empty name, or one name more than once; give each field once")
+    return names
 
 
 def _is_unicode(text: str) -> bool:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
 
+from topo.api.arguments import check_text, options_of, texts_of
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.generator_reader import GeneratorReader, Yielded
@@ -117,6 +118,7 @@ class FilesSpout(PartitionedSpout):
             raise ConfigError(f"format={format!r} needs fields=, the columns that become the fields of the tuple")
         if isinstance(fields, str):
             raise ConfigError(f"fields={fields!r} names no columns; give a tuple of names")
+        check_text("pattern", pattern, "*.json.gz")
         if "/" in pattern:
             raise ConfigError(f"pattern={pattern!r} is of names, which have no folder; give the folder in the url")
         if on_bad_record not in ("dead_letter", "fail", "drop"):
@@ -140,11 +142,12 @@ class FilesSpout(PartitionedSpout):
             raise ConfigError(f"start={start!r} must be 'beginning', or with follow=True 'end'")
         if rotated is not None and not follow:
             raise ConfigError(f"rotated={rotated!r} is for files that grow; give follow=True, or leave it out")
-        names = ("line",) if format == "lines" else ("value",) if fields is None else tuple(fields)
+        given = None if fields is None else texts_of("fields", fields, ("id", "cents"))
+        names = ("line",) if format == "lines" else ("value",) if given is None else given
         self.outputs = tuple(name.removesuffix("?") for name in names)
         self.discovery_interval = discovery_interval
         self.on_bad_record = on_bad_record
-        self._url, self._pattern, self._format, self._fields = url, pattern, format, fields
+        self._url, self._pattern, self._format, self._fields = url, pattern, format, given
         self._encoding = encoding
         self._settle_s = duration_ms(settle) / 1000
         self._on_done = on_done
@@ -153,7 +156,7 @@ class FilesSpout(PartitionedSpout):
             raise ConfigError(f"max_line={max_line!r} must be at least one byte")
         self._follow, self._start = follow, start
         self._rotated, self._rotate_wait_s = RotatedNames(rotated), duration_ms(rotate_wait) / 1000
-        self._options = dict(storage_options or {})
+        self._options = options_of("storage_options", storage_options)
         self._done: set[str] = set()
         """Files of which all is done."""
         self._ages: FileAges | None = None
@@ -406,6 +409,7 @@ class FilesSpout(PartitionedSpout):
 
 
 def _check_encoding(encoding: str, format: str) -> None:
+    check_text("encoding", encoding, "utf-8")
     try:
         codecs.lookup(encoding)
         line_end = "\n".encode(encoding)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, Protocol
 
+from topo.api.arguments import texts_of
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.errors import UserError
@@ -63,7 +64,7 @@ class IterableSpout(RetryingSpout):
             raise UserError(
                 f"IterableSpout was given fields={fields!r}, of which each character would be a name; give ({fields!r},)"
             )
-        self.outputs = self._fields = tuple(fields)
+        self.outputs = self._fields = texts_of("fields", fields, ("user", "cents"))
         self._is_single = len(self._fields) == 1
         self._items = items
         self._row_of: Callable[[Any], Sequence[Any]] = self._values

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 from weakref import WeakSet
 
+from topo.api.arguments import options_of, texts_of
 from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionOutput
 from topo.api.partitions import PartitionedSpout
@@ -49,7 +50,11 @@ class MemoryPartitions:
         self._readers: WeakSet[_MemoryReader] = WeakSet()
         self.committed: dict[str, int] = {}
         """The positions up to which everything is done, as the engine has reported them."""
-        for name, records in (partitions or {}).items():
+        for name, records in options_of("partitions", partitions).items():
+            if not isinstance(records, Iterable):
+                raise ConfigError(
+                    f"partitions={partitions!r:.60} must have lists of records, such as {{{name!r}: [{records!r:.20}]}}"
+                )
             self.add(name, records, ended=ended)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MemoryPartitions:
@@ -145,8 +150,8 @@ class MemorySpout(PartitionedSpout):
         """
         if start not in ("earliest", "latest"):
             raise ConfigError(f"start={start!r} must be 'earliest' or 'latest'")
-        self.outputs = tuple(fields)
-        self.is_single = len(fields) == 1
+        self.outputs = texts_of("fields", fields, ("user", "cents"))
+        self.is_single = len(self.outputs) == 1
         self.discovery_interval = discovery_interval
         self.max_drift = max_drift
         self.on_bad_record = on_bad_record

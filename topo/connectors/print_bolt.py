@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from topo.api.arguments import check_text
 from topo.api.bolt import BasicBolt, BasicCollector
 from topo.api.tuples import Tuple
 
@@ -11,6 +12,8 @@ class PrintBolt(BasicBolt):
 
     def __init__(self, separator: str = " ") -> None:
         """Keep what to print between the values."""
+        if separator is not None:
+            check_text("separator", separator, ", ")
         self._separator = separator
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from topo.api.arguments import texts_of
 from topo.errors import ConfigError
 
 Decode = Callable[[bytes], tuple[Any, ...]]
@@ -112,6 +113,6 @@ def check_fields(fields: Sequence[str]) -> None:
     """Raise ConfigError for what cannot be keys of records."""
     if isinstance(fields, str):
         raise ConfigError(f"fields={fields!r} must be a tuple of names, such as ({fields!r},)")
-    names = [field.removesuffix("?") if isinstance(field, str) else "" for field in fields]
+    names = [field.removesuffix("?") for field in texts_of("fields", fields, ("id", "cents"))]
     if not names or "" in names:
         raise ConfigError(f"fields={tuple(fields)!r} must name at least one key, and no empty one")

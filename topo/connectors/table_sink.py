@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from topo.api.arguments import check_count
 from topo.api.batch_limits import batch_within_pending
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
@@ -49,8 +50,7 @@ class TableSink(TwoPhaseSink):
         roll_size: str | int,
         roll_interval: str | timedelta | float,
     ) -> None:
-        if roll_rows < 1:
-            raise ConfigError(f"roll_rows={roll_rows!r} must be at least 1")
+        check_count("roll_rows", roll_rows)
         super().__init__(max_batch=roll_rows, flush_interval=roll_interval)
         if schema is None and partition_by:
             raise ConfigError(

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from topo.api.arguments import check_count, check_text, texts_of
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.connectors.given_paths import check_path
@@ -49,16 +50,14 @@ class TextFileSpout(RetryingSpout):
         Raises:
             ConfigError: an argument cannot be used.
         """
-        if repeat < 1:
-            raise ConfigError(f"repeat={repeat!r} must be at least 1")
-        if not isinstance(pattern, str):
-            raise ConfigError(f"pattern={pattern!r:.60} must be a text, such as '*.log'")
+        check_count("repeat", repeat)
+        check_text("pattern", pattern, "*.log")
         if isinstance(exclude, str):
             raise ConfigError(f"exclude={exclude!r} must be names of subfolders, such as ({exclude!r},)")
         check_path("TextFileSpout", path)
         self._path = Path(path)
         self._pattern = pattern
-        self._exclude = frozenset(exclude)
+        self._exclude = frozenset(texts_of("exclude", exclude, (".git",)))
         self._repeat = repeat
         self._reader = LineReader("TextFileSpout", encoding, errors, max_line)
 

@@ -158,12 +158,15 @@ def run_bolt(
         UnsupportedValueError: an input has a value that no spout or bolt could emit.
         Exception: whatever `prepare` and `cleanup` raise; with `on_error="crash"` also what `execute` raises.
     """
-    if isinstance(bolt, type) or (isinstance(bolt, Component) and not isinstance(bolt, AnyBolt)):
-        name = bolt.__name__ if isinstance(bolt, type) else type(bolt).__name__
+    given: Any = bolt
+    if not isinstance(given, AnyBolt):
+        name = given.__name__ if isinstance(given, type) else type(given).__name__
         fix = "a bolt with windows, timers or calls runs in an OperatorHarness"
-        if isinstance(bolt, type):
-            fix = f"give an instance, {name}(...)"
+        if not isinstance(given, Component):
+            fix = "give a bolt" if not isinstance(given, type) else f"give an instance, {name}(...)"
         raise UserError(f"run_bolt takes a Bolt, BasicBolt, BatchBolt or ColumnBolt; got {name}: {fix}")
+    if not isinstance(tuples, Iterable):
+        raise UserError(f"run_bolt was given {tuples!r:.60} as the inputs; give a list of them, such as [(1,), (2,)]")
     config = TopologyConfig().with_settings({**current_names(bolt.component_settings), **current_names(settings)})
     known = {component: tuple(ids) for component, ids in (tasks or {}).items()}
     streams = {"bolt": {stream.name: stream.fields for stream in streams_of(bolt)}}

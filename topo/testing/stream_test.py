@@ -21,7 +21,7 @@ from topo.streams.results import StreamKey
 from topo.streams.stream import DrawnStream
 from topo.testing.clock import ClockDuration
 from topo.testing.script import END, IDLE, WATERMARK, Marker, Script, message
-from topo.testing.topology_test import DeadLetter, TopologyTest, in_short
+from topo.testing.topology_test import DeadLetter, TopologyTest, check_seed, in_short
 
 T = TypeVar("T")
 K = TypeVar("K", bound=StreamKey)
@@ -125,6 +125,7 @@ class StreamTest:
     """
 
     def __init__(self, *, seed: int = 0, parallelism: Mapping[str, int] | None = None, **settings: Any) -> None:
+        check_seed(seed)
         if parallelism is not None and not isinstance(parallelism, Mapping):
             raise UserError(
                 f"StreamTest was given parallelism={parallelism!r:.60}; give numbers by component, such as {{'visits': 2}}"

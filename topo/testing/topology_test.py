@@ -100,6 +100,7 @@ class TopologyTest:
         clock: ManualClock | None = None,
         **settings: Any,
     ) -> None:
+        check_seed(seed)
         self._instances = Instances(topology)
         built = self._instances.topology
         topology_as_run = with_overrides(built, {**settings, "workers": None}, {})
@@ -374,6 +375,10 @@ class TopologyTest:
             ordered: whether their order matters. Between tasks it depends on the seed.
             stream: one of its streams.
         """
+        if not isinstance(expected, Iterable):
+            raise UserError(
+                f"assert_emitted was given {expected!r:.60} as the tuples; give a list of them, such as [{expected!r:.60}]"
+            )
         found = self.emitted(component, stream)
         carrier = WireRoundtrip(self._codec, component, self.plan.emitted_streams(component))
         wanted = [carrier.carried(as_row(item), stream) for item in expected]
@@ -386,6 +391,12 @@ class TopologyTest:
     def _last_errors(self) -> list[str]:
         errors = self._cluster.records.errors[-3:]
         return [f"error in {error.component or 'the engine'}: {in_short(error)}" for error in errors]
+
+
+def check_seed(seed: Any) -> None:
+    """Raise UserError for anything but a seed."""
+    if not isinstance(seed, int | float | str | bytes | None):
+        raise UserError(f"seed={seed!r:.60} must be a number, such as seed=7; StreamTest.every_seed(...) takes several")
 
 
 def in_short(error: RecordError) -> str:

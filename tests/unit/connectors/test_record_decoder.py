@@ -60,7 +60,7 @@ def test_metadata_come_behind_the_fields() -> None:
         (((),), "must name at least one key"),
         ((("a", ""),), "no empty one"),
         ((("a", "?"),), "no empty one"),
-        ((("a", 1),), "no empty one"),
+        ((("a", 1),), "must be texts"),
         ((("a", "a?"),), "'a' is in fields= and metadata= more than once"),
         ((("key",), ("key",), ("key",)), "'key' is in fields= and metadata= more than once"),
         ((None, ("offst",), ("key", "offset")), "metadata has 'offst'; there are 'key', 'offset'"),

@@ -35,7 +35,7 @@ def test_a_list_with_something_that_is_no_path_is_refused() -> None:
 
 
 def test_a_pattern_is_a_text() -> None:
-    with pytest.raises(ConfigError, match="pattern=5 must be a text"):
+    with pytest.raises(ConfigError, match=r"pattern=5 \(int\) must be a text"):
         TextFileSpout("words", pattern=5)  # type: ignore[arg-type]
 
 

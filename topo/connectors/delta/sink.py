@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from topo.api.arguments import options_of
 from topo.api.batch_limits import check_batch_age
 from topo.api.context import TaskContext
 from topo.connectors.clients import check_installed
@@ -81,7 +82,7 @@ class DeltaSink(TableSink):
         from topo.connectors.delta.target_schema import checked_target
 
         self._declared = None if schema is None else checked_target(schema, by)
-        options = dict(storage_options or {})
+        options = options_of("storage_options", storage_options)
         if any(not isinstance(value, str) for value in options.values()):
             raise ConfigError("storage_options= must have texts as values, as deltalake takes them: 'true' and not True")
         self._url, self._options = url, options
