@@ -63,12 +63,15 @@ def test_a_row_of_another_shape_is_named_by_its_line(
         assert f"{path} is damaged in line 2" in result.err and "correct it, or remove the file" in result.err
 
 
-@pytest.mark.parametrize("text", ["[]", "null", "3", '{"pid": [1]}', '{"pid": 1, "client_endpoint": "nowhere"}'])
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "null", "3", '{"pid": [1]}', '{"pid": 1, "client_endpoint": "nowhere"}', '{"pid": PID, "client_endpoint": "tcp://x"}'],
+)
 def test_a_damaged_record_of_a_running_master_is_named_with_the_way_out(
     text: str, ended: TopologyFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with ended.lock():
-        ended.master.write_text(text)
+        ended.master.write_text(text.replace("PID", str(os.getpid())))
         result = call(capsys, "status", "flow")
     assert result.code == Exit.UNREACHABLE
     assert f"{ended.master} is damaged" in result.err

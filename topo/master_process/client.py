@@ -15,7 +15,7 @@ import msgspec
 from topo.errors import TopoEnvironmentError, UserError
 from topo.storage.shapes import AddressShape
 from topo.storage.state_folder import StateFolder, TopologyFolder, home_folder
-from topo.transport.control_client import ControlClient
+from topo.transport.control_client import ControlClient, EndpointInvalid
 from topo.wire import control
 
 _LOOK_S = 0.25
@@ -80,10 +80,7 @@ class Client:
         except OSError:
             address = AddressShape()
         except msgspec.MsgspecError as error:
-            raise Unreachable(
-                f"{self.folder.master} is damaged ({error}), so the master of {name!r} cannot be asked; `kill {pid}` lets "
-                f"messages in flight finish and ends it, and `topo resume {name}` continues it"
-            ) from error
+            raise self._damaged(error) from error
         if str(address.pid) != pid or not address.client_endpoint:
             raise Unreachable(
                 f"the master of {name!r}, process {pid}, has not published its address yet: it starts, or waits for a cluster; "
@@ -91,9 +88,23 @@ class Client:
             )
         return address.client_endpoint
 
+    def _new_asker(self, endpoint: str) -> ControlClient:
+        try:
+            return ControlClient(endpoint)
+        except EndpointInvalid as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, why: Exception) -> Unreachable:
+        """Say that the file with the master's address is of no use, and what helps."""
+        pid, name = self.folder.owner() or "unknown", self.folder.name
+        return Unreachable(
+            f"{self.folder.master} is damaged ({why}), so the master of {name!r} cannot be asked; `kill {pid}` lets "
+            f"messages in flight finish and ends it, and `topo resume {name}` continues it"
+        )
+
     @contextmanager
     def _connected(self, endpoint: str) -> Iterator[ControlClient]:
-        asker = ControlClient(endpoint)
+        asker = self._new_asker(endpoint)
         try:
             yield asker
         finally:
@@ -151,7 +162,7 @@ class LastingClient(Client):
         with self._lock:
             if self._kept is None or endpoint != self._endpoint:
                 self.close()
-                self._kept, self._endpoint = ControlClient(endpoint), endpoint
+                self._kept, self._endpoint = self._new_asker(endpoint), endpoint
             try:
                 yield self._kept
             except BaseException:

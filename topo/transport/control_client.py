@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import zmq
 
+from topo.errors import TopoEnvironmentError
 from topo.transport import descriptors
 from topo.transport.base import MAX_LINK_MESSAGE
 from topo.transport.zap import Socket
+
+
+class EndpointInvalid(TopoEnvironmentError):
+    """No connection can be made to what is given as an endpoint."""
 
 
 class ControlClient:
     """A client's side: one request at a time to the master at `endpoint`.
 
     Raises:
+        EndpointInvalid: ZeroMQ does not take `endpoint`.
         TopoEnvironmentError: the process may not open the files that a connection takes.
     """
 
@@ -22,7 +28,11 @@ class ControlClient:
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.linger = 0
         self._socket.maxmsgsize = MAX_LINK_MESSAGE
-        self._socket.connect(endpoint)
+        try:
+            self._socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            self.close()
+            raise EndpointInvalid(f"cannot connect to {endpoint!r}: {error.strerror}") from error
 
     def ask(self, request: bytes) -> None:
         self._socket.send(request)
