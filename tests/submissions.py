@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from topo import BasicBolt, IterableSpout, TopologyBuilder
+from topo.master.outcome import Outcome, OutcomeKind
+from topo.observability.status import never_ran
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.storage.state_folder import TopologyFolder
 from topo.storage.submitted import SubmittedTopology
@@ -52,14 +54,5 @@ def store_submission(folder: TopologyFolder, plan: PhysicalPlan, **changes: Any)
 
 def ended_summary(name: str, **more: Any) -> dict[str, Any]:
     """Return what every summary of an ended topology has, and more."""
-    killed = {"kind": "killed", "reason": "killed by the operator"}
-    facts = {
-        "topology": name,
-        "status": "KILLED",
-        "reason": killed["reason"],
-        "outcome": killed,
-        "uptime_s": 1.0,
-        "ended_ms": 1000,
-    }
-    totals = dict.fromkeys(("emitted", "acked", "failed", "pending"), 0)
-    return {**facts, "totals": totals, "components": [], "tasks": [], "workers": [], **more}
+    ended = never_ran(name, Outcome(OutcomeKind.KILLED, "killed by the operator"))
+    return {**ended, "uptime_s": 1.0, "ended_ms": 1000, **more}

@@ -141,7 +141,9 @@ def test_a_problem_is_gone_with_the_page_that_had_it(open_tab: Open) -> None:
 def test_the_past_of_an_ended_topology_is_that_of_its_busiest_components(open_tab: Open, served: Any) -> None:
     folder = served.home / "topologies" / "many"
     folder.mkdir(0o700)
-    rows = [{"component": f"step{n}", "kind": "bolt", "parallelism": 1, "capacity": n / 20, "counters": {}} for n in range(20)]
+    nothing = {"counters": {}, "levels": {}, "latencies_s": {}, "event_time": None}
+    nothing["user"] = {"counters": {}, "gauges": {}, "histograms": {}}
+    rows = [{"component": f"step{n}", "kind": "bolt", "parallelism": 1, "capacity": n / 20, **nothing} for n in range(20)]
     (folder / "summary.json").write_text(json.dumps(ended_summary("many", components=rows)))
     tab = open_tab("t/many")
     tab.get_by_text("The past of the 12 busiest").wait_for(timeout=10_000)

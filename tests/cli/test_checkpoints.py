@@ -8,11 +8,13 @@ from typing import Any
 
 import msgpack
 import pytest
+from msgspec.structs import asdict
 
 from tests.cli.drive import call
 from tests.submissions import ended_summary, small_plan, store_submission
 from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot, pack
 from topo.checkpoint.manifest import ComponentFigures, ComponentShape, Manifest, Part
+from topo.checkpoint.rows import CheckpointRow
 from topo.ids import TaskId
 from topo.storage.checkpoint_store import CheckpointStore, open_store
 from topo.storage.state_folder import StateFolder, TopologyFolder, write_atomically
@@ -88,11 +90,9 @@ def test_the_checkpoints_of_a_topology_are_listed_with_those_that_failed(
     for number in (1, 3, 4):
         complete(store, number)
     (folder.checkpoints / "5" / "0000000004" / "manifest.json").write_bytes(b"{")
-    latest = [
-        {"checkpoint": 1, "state": "complete", "duration_s": 1.5, "why": ""},
-        {"checkpoint": 2, "state": "failed", "duration_s": 60.0, "why": "the disk is full"},
-    ]
-    write_atomically(folder.summary, json.dumps(ended_summary("flights", checkpoints={"latest": latest})).encode())
+    latest = [CheckpointRow(1, "complete", 1.5), CheckpointRow(2, "failed", 60.0, why="the disk is full")]
+    known = {"complete": 1, "failed": 1, "restores": 0, "latest": [asdict(row) for row in latest]}
+    write_atomically(folder.summary, json.dumps(ended_summary("flights", checkpoints=known)).encode())
     found = json.loads(call(capsys, "checkpoints", "flights", "--json").out)
     assert [(row["checkpoint"], row["state"]) for row in found["checkpoints"]] == [
         (1, "complete"),

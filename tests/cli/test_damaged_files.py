@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.drive import call
+from topo.errors import TopoEnvironmentError
 from topo.launch.cluster import run_foreground
 from topo.launch.request import RunRequest
 from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo.ui.reading import past
 from topo_cli.exits import Exit
 
 ERROR = {"at_ms": 1, "kind": "E", "message": "", "component": "c", "task": 1, "worker": 0, "file": "", "line": 0}
@@ -46,6 +49,43 @@ def test_a_summary_of_another_shape_is_reported_as_damaged(ended: TopologyFolder
         assert "LOST" in call(capsys, "list").out
 
 
+def replaced(whole: Any, place: tuple[str | int, ...], part: Any) -> Any:
+    """Return a copy of nested objects and lists with another part in a place."""
+    if not place:
+        return part
+    copy = whole.copy()
+    copy[place[0]] = replaced(whole[place[0]], place[1:], part)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("place", "names"),
+    [
+        (("totals",), ("timed_out", "replayed", "dead_lettered", "finally_failed", "refused", "complete_latency_s")),
+        (("totals", "complete_latency_s"), ("p50", "p99")),
+        (("components", 0), ("component", "kind", "parallelism", "counters", "levels", "event_time", "latencies_s", "user")),
+        (("components", 0, "counters"), ("emitted",)),
+        (("components", 0, "user"), ("counters", "gauges", "histograms")),
+        (("tasks", 0), ("task", "component", "index", "worker", "counters", "levels", "event_time", "latencies_s")),
+        (("workers", 0), ("worker", "state", "pid", "tasks", "losses", "lost_why")),
+        ((), ("restarts", "checkpoints")),
+    ],
+)
+def test_an_object_of_another_shape_within_a_summary_is_reported_as_damaged(
+    place: tuple[str | int, ...], names: tuple[str, ...], ended: TopologyFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = json.loads(ended.summary.read_bytes())
+    for name in names:
+        ended.summary.write_text(json.dumps(replaced(summary, (*place, name), {"x": [None]})))
+        for command in (("status", "flow", "--tasks"), ("checkpoints", "flow"), ("graph", "flow"), ("list",)):
+            result = call(capsys, *command)
+            assert result.code == (Exit.FAILED if command[0] == "status" else Exit.DONE)
+            if command[0] == "status":
+                assert result.out == "" and f"{ended.summary} is damaged" in result.err
+    ended.summary.write_text(json.dumps(summary))
+    assert call(capsys, "status", "flow", "--tasks").code == Exit.DONE
+
+
 @pytest.mark.parametrize(
     ("command", "file", "row"),
     [("errors", "errors", ERROR), ("dead-letters", "dead_letters", DEAD_LETTER), ("dead-letters", "replays", REPLAY)],
@@ -61,6 +101,16 @@ def test_a_row_of_another_shape_is_named_by_its_line(
         result = call(capsys, command, "flow")
         assert (result.code, result.out) == (Exit.FAILED, "")
         assert f"{path} is damaged in line 2" in result.err and "correct it, or remove the file" in result.err
+
+
+def test_an_action_of_another_shape_is_named_by_its_line(ended: TopologyFolder) -> None:
+    row = {"at_ms": int(time.time() * 1000), "action": "deactivate", "exit": 0}
+    ended.operator.write_text(json.dumps(row) + "\n")
+    assert "deactivate by an operator" in [mark["text"] for mark in past(ended, {})["marks"]]
+    for other in ({}, {"at_ms": 1}, {"action": "kill"}, {**row, "at_ms": "x"}, {**row, "action": 3}):
+        ended.operator.write_text("\n".join(map(json.dumps, (row, other))))
+        with pytest.raises(TopoEnvironmentError, match=f"{ended.operator} is damaged in line 2 .*correct it, or remove the file"):
+            past(ended, {})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-Objects = list[dict[str, Any]]
 _Number = int | float
 
 
@@ -16,11 +15,97 @@ class OutcomeShape(Struct):
     reason: str
 
 
+class PercentilesShape(Struct):
+    p50: _Number
+    p99: _Number
+
+
 class TotalsShape(Struct):
     emitted: int
     acked: int
     failed: int
+    timed_out: int
+    replayed: int
+    dead_lettered: int
+    finally_failed: int
+    refused: int
     pending: int
+    complete_latency_s: PercentilesShape | None
+
+
+class EventTimeShape(Struct):
+    lag_s: _Number | None
+    held_back_by: str | None = None
+
+
+class HistogramShape(PercentilesShape):
+    count: int
+    max: _Number
+
+
+class UserMetricsShape(Struct):
+    counters: dict[str, _Number]
+    gauges: dict[str, _Number]
+    histograms: dict[str, HistogramShape | None]
+
+
+class FiguresShape(Struct):
+    """What the rows of components and tasks have in common."""
+
+    component: str
+    counters: dict[str, _Number]
+    levels: dict[str, _Number]
+    latencies_s: dict[str, PercentilesShape | None]
+    event_time: EventTimeShape | None
+    user: UserMetricsShape
+
+
+class ComponentShape(FiguresShape):
+    kind: str
+    parallelism: int
+    capacity: _Number
+    operators: list[str] = []
+
+
+class TaskShape(FiguresShape):
+    task: int
+    index: int
+    worker: int
+
+
+class WorkerShape(Struct):
+    worker: int
+    state: str
+    pid: int | None
+    tasks: list[int]
+    losses: int
+    lost_why: str
+
+
+class CheckpointShape(Struct):
+    """A row of the latest checkpoints."""
+
+    checkpoint: int
+    state: str
+    why: str
+    bytes: int
+    duration_s: _Number
+    alignment_ms: _Number
+    pause_ms: _Number
+
+
+class SavepointShape(Struct):
+    folder: str
+    state: str
+    why: str = ""
+
+
+class CheckpointsShape(Struct):
+    complete: int
+    failed: int
+    restores: int
+    latest: list[CheckpointShape]
+    savepoints: list[SavepointShape] = []
 
 
 class SummaryShape(Struct):
@@ -33,9 +118,12 @@ class SummaryShape(Struct):
     uptime_s: _Number
     ended_ms: int
     totals: TotalsShape
-    components: Objects
-    tasks: Objects
-    workers: Objects
+    restarts: int
+    components: list[ComponentShape]
+    tasks: list[TaskShape]
+    workers: list[WorkerShape]
+    checkpoints: CheckpointsShape | None = None
+    packing: str = ""
 
 
 class ErrorShape(Struct):
@@ -71,6 +159,13 @@ class ReplayShape(Struct):
     dead_letter: int
     state: str
     why: str
+
+
+class ActionShape(Struct):
+    """A row of `operator.jsonl`."""
+
+    at_ms: int
+    action: str
 
 
 class AddressShape(Struct):

@@ -14,6 +14,7 @@ from topo.operate.dead_letter_rows import dead_letter_rows
 from topo.operate.distinct_errors import distinct
 from topo.operate.log_files import LEVELS, LogFiles, LogRow, is_at_least, moment
 from topo.operate.past import as_data, history
+from topo.storage.shapes import ActionShape
 from topo.storage.state_folder import TopologyFolder, json_lines
 from topo.storage.submitted import SubmittedTopology
 
@@ -29,7 +30,7 @@ def past(folder: TopologyFolder, query: UrlQuery) -> Any:
     subjects = query["subjects"].split(",") if "subjects" in query else None
     begin_s = int(time.time()) - since_s
     shown = as_data(history(folder, begin_s, max(1, step_s), subjects=subjects, deadline_s=_DEADLINE_S))
-    acts = [row for row in json_lines(folder.operator) if row["at_ms"] >= 1000 * begin_s]
+    acts = [row for row in json_lines(folder.operator, ActionShape) if row["at_ms"] >= 1000 * begin_s]
     marks = [*shown["marks"], *({"at_ms": row["at_ms"], "text": f"{row['action']} by an operator"} for row in acts)]
     return shown | {"marks": sorted(marks, key=lambda one: one["at_ms"])}
 
