@@ -26,6 +26,8 @@ class Exit(IntEnum):
     TIMEOUT = 4
     """The event that the command waited for did not happen in time."""
     INTERRUPTED = 130
+    UNREAD = 141
+    """What reads the output has ended, as in `| head`: the code that a shell shows for a program that SIGPIPE has ended."""
 
 
 class Failed(click.ClickException):
@@ -48,6 +50,9 @@ def exit_of(error: BaseException) -> int:
     """
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
+    if _is_unread(error):
+        let_go_of_output()
+        return Exit.UNREAD
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else Exit.FAILED
     if isinstance(error, click.ClickException):
@@ -56,9 +61,6 @@ def exit_of(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt | click.Abort):
         _say(lambda: click.echo("interrupted", err=True))
         return Exit.INTERRUPTED
-    if isinstance(error, OSError) and error.errno == errno.EPIPE:
-        let_go_of_output()
-        return Exit.FAILED
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         let_go_of_output()
         _say(lambda: click.echo(f"Error: cannot write: {error.strerror}; free the disk", err=True))
@@ -85,6 +87,13 @@ def exit_of(error: BaseException) -> int:
             _say(lambda: click.echo(printable(trace.rstrip()), err=True))
         return Exit.USAGE
     return Exit.FAILED
+
+
+def _is_unread(error: BaseException | None) -> bool:
+    """Whether an error is that nothing reads the output any more; rich and `LazyGroup` make it a SystemExit."""
+    if isinstance(error, SystemExit):
+        error = error.__context__
+    return isinstance(error, OSError) and error.errno == errno.EPIPE
 
 
 def _is_folder_removed() -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -47,8 +48,25 @@ COMMANDS = {
 }
 
 
+@contextmanager
+def _unread_is_known() -> Iterator[None]:
+    """Keep from click within the block that nothing reads the output any more: it would make that a failure like others."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise SystemExit from error
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands by name and help, so that `topo --help` imports none of them."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _unread_is_known():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _unread_is_known():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -9,10 +9,15 @@ import click
 import pytest
 
 from tests.cli.drive import PATIENCE_S, TOPO, piped
+from tests.cli.test_damaged_files import DEAD_LETTER, ERROR
 from topo.errors import ConfigError, FrameError, NotFoundError, TopoEnvironmentError, TopoInternalError, TopologyError
+from topo.launch.cluster import run_foreground
+from topo.launch.request import RunRequest
 from topo.master_process.client import AnswerTimeout, Unreachable
+from topo.storage.state_folder import StateFolder
+from topo.storage.submitted import checkpoints_of
 from topo.user_code.load import CodeError
-from topo_cli.exits import Failed, TimedOut, exit_of
+from topo_cli.exits import Exit, Failed, TimedOut, exit_of
 
 NAMES = """
 from topo import BasicBolt, IterableSpout, TopologyBuilder
@@ -88,6 +93,34 @@ def test_a_removed_working_folder_is_named_and_no_traceback_shown(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError):
         exit_of(FileNotFoundError())
+
+
+COMMANDS = (
+    "list", "list --json", "status flow", "status flow --json", "status flow --tasks", "logs flow", "logs flow --json", "logs flow -f",
+    "history flow", "history flow --json", "errors flow", "errors flow --json", "dead-letters flow", "dead-letters flow --json",
+    "dead-letters --help", "checkpoints flow", "checkpoints flow --json", "state show CHECKPOINTS", "state show CHECKPOINTS --json",
+    "graph flow", "validate FILE", "doctor", "version", "--help", "list --help",
+)  # fmt: skip
+
+
+def test_each_command_ends_quietly_when_nothing_reads_its_output(flow: Path, topo_home: Path) -> None:
+    settings = {"delivery": "exactly_once"}
+    run_foreground(RunRequest(topology=str(flow), settings=settings, foreground=True, home=topo_home))
+    folder = StateFolder(topo_home).find("flow")
+    folder.errors.write_text(json.dumps(ERROR) + "\n")
+    folder.dead_letters.write_text(json.dumps(DEAD_LETTER) + "\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    texts = [text.replace("CHECKPOINTS", checkpoints_of(folder)).replace("FILE", str(flow)) for text in COMMANDS]
+    begun = [(text, subprocess.Popen([*TOPO, *text.split()], stdout=writer, stderr=subprocess.PIPE, text=True)) for text in texts]
+    os.close(writer)
+    talk = {text: process.communicate(timeout=PATIENCE_S)[1] for text, process in begun}
+    assert {text: process.returncode for text, process in begun} == dict.fromkeys(texts, Exit.UNREAD)
+    # It names the checkpoint on stderr before its rows.
+    assert [text for text in texts if talk[text]] == [
+        text for text in texts if text.startswith("state show") and "json" not in text
+    ]
+    assert not [lines for lines in talk.values() if "rror" in lines]
 
 
 def test_output_that_the_disk_has_no_room_for_is_a_failure_and_no_traceback() -> None:
