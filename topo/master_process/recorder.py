@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import time
 from collections import deque
@@ -31,6 +32,7 @@ from topo.wire.codec import Codec
 
 MAX_ERRORS_BYTES = 16 << 20
 """Size at which the file of errors is rotated; one older file is kept."""
+_LOG = logging.getLogger(__name__)
 _MOST_UNSAVED = 100
 
 Incident = Callable[[RecordError], None]
@@ -158,11 +160,19 @@ class Recorder:
         return f"{row['kind']}: {row['message']}"
 
     def write_summary(self, status: Mapping[str, Any], outcome: Outcome) -> None:
-        """Write the last status, for commands that are given after the end."""
+        """Write the last status, for commands that are given after the end. That it cannot be written is recorded."""
         summary = {**status, "ended_ms": int(time.time() * 1000), "outcome": outcome.as_dict()}
-        with contextlib.suppress(TopoEnvironmentError):
+        try:
             self._check_folder()
             write_atomically(self._job.folder.summary, json.dumps(summary, default=repr).encode())
+        except TopoEnvironmentError as error:
+            name = self._job.plan.name
+            why = (
+                f"{error}; {name} has ended ({outcome.reason}), and `topo status` shows it as lost until `topo resume {name}` has "
+                "continued it"
+            )
+            _LOG.error("%s", why)
+            self.record(RecordError("SummaryNotStored", why))
 
     def _save(self) -> None:
         self._save_at = self._clock() + RETRY_S

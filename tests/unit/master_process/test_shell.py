@@ -232,6 +232,15 @@ def test_a_master_whose_folder_was_replaced_writes_nothing_into_the_other(locked
     assert len(files) == 6 and {file.read_text() for file in files} == {"the other run's"}
 
 
+def test_a_summary_that_cannot_be_written_is_recorded_with_the_outcome(locked: tuple[MasterShell, TopologyFolder]) -> None:
+    shell, folder = locked
+    folder.summary.mkdir()
+    shell._recorder.write_summary({}, Outcome(OutcomeKind.DRAINED, "drained by the operator"))
+    (row,) = folder.all_errors()
+    assert row["kind"] == "SummaryNotStored" and f"cannot write {folder.summary}: Is a directory" in row["message"]
+    assert "small has ended (drained by the operator)" in row["message"] and "`topo resume small`" in row["message"]
+
+
 class Failing(NoLauncher):
     """Cannot make processes."""
 
