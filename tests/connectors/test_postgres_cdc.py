@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -313,6 +313,30 @@ def test_texts_of_a_database_in_another_encoding_are_read(dsn: str) -> None:
     changes.run("insert into T (\"größe\") values ('é')")
     ((_, _, (_, _, new, _)),) = changes.read(1)
     assert new["größe"] == "é"
+    drop(changes)
+    outside.run("drop database T (force)")
+
+
+@pytest.mark.parametrize("setting", ["datestyle = 'German'", "intervalstyle = 'iso_8601'", "extra_float_digits = -6"])
+def test_values_are_read_whatever_form_the_database_gives_their_texts(dsn: str, setting: str) -> None:
+    outside = Changes(dsn)
+    outside.run("create database T")
+    outside.run(f"alter database T set {setting}")
+    changes = Changes(dsn.replace("dbname=postgres", f"dbname={outside.name}"))
+    changes.run("alter table T add moment timestamptz, add span interval, add share double precision")
+    changes.start()
+    values = "'2024-02-03', '2024-02-03 04:05:06+00', '2 days 3 hours', 0.1234567890123"
+    changes.run(f"insert into T (at, moment, span, share) values ({values})")
+    ((_, _, (_, _, new, _)),) = changes.read(1)
+    moment = datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC)
+    assert new == {
+        "id": 1,
+        "n": None,
+        "at": date(2024, 2, 3),
+        "moment": moment,
+        "span": timedelta(days=2, hours=3),
+        "share": 0.1234567890123,
+    }
     drop(changes)
     outside.run("drop database T (force)")
 

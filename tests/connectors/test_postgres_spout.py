@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -287,6 +287,18 @@ def test_the_time_of_a_row_is_that_of_its_column(dsn: str, table: str) -> None:
     assert [list(stamps) for stamps in seen] == [[1709164801500]]
     ((_, _, (n, at)),) = harness.all_rows()
     assert (n, at.utcoffset()) == (1, timedelta(0)) or at.timestamp() == 1709164801.5
+
+
+@pytest.mark.parametrize("setting", ["datestyle=German", "intervalstyle=iso_8601", "extra_float_digits=-6"])
+def test_values_are_read_whatever_form_the_session_gives_their_texts(dsn: str, setting: str) -> None:
+    name = f"t_{secrets.token_hex(6)}"
+    run(dsn, f"create table {name} (id bigserial, at timestamptz, span interval, share double precision)")
+    run(dsn, f"insert into {name} values (1, '2024-02-03 04:05:06+00', '2 days 3 hours', 0.1234567890123)")
+    address = f"{dsn} options='-c {setting}'"
+    harness = PartitionHarness(lambda: PostgresSpout(address, name, ["at", "span", "share"], key="id"))
+    harness.turns()
+    moment = datetime(2024, 2, 3, 4, 5, 6, tzinfo=UTC)
+    assert [row for _, _, row in harness.all_rows()] == [(moment, timedelta(days=2, hours=3), 0.1234567890123)]
 
 
 def test_a_row_without_a_time_leaves_the_others_theirs(dsn: str, table: str) -> None:

@@ -9,7 +9,7 @@ import psycopg
 
 from topo.api.context import TaskContext
 from topo.connectors.postgres.keyset import SEQUENCE, TABLES, WRITERS, Horizon, KeysetBatch, KeysetStatements
-from topo.connectors.postgres.session import Session
+from topo.connectors.postgres.session import TEXT_FORMS, Session
 from topo.connectors.postgres.settings import KeysetSettings, TableName
 from topo.errors import ConfigError
 
@@ -37,7 +37,9 @@ class KeysetSource:
         self._horizons: dict[str, Horizon] = {}
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
-        """Refuse a standby on each new connection: one of several hosts may have become one."""
+        """Have values come in texts that are read exactly, and refuse a standby: one of several hosts may have become one."""
+        for name, value in TEXT_FORMS.items():
+            connection.execute("select set_config($1, $2, false)", (name, value))
         if self._settings.settle_s is None and connection.execute("select pg_is_in_recovery()").fetchone() == (True,):
             raise ConfigError(
                 f"PostgresSpout: {self._session.where} is a standby, which does not show the transactions that write on its "

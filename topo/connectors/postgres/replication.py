@@ -12,11 +12,13 @@ from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from topo.connectors.postgres.pgoutput import feedback, lsn_text
+from topo.connectors.postgres.session import TEXT_FORMS
 from topo.connectors.staged_table import quoted
 from topo.errors import TopoEnvironmentError
 
 _TIMEOUT = "-c wal_sender_timeout=300000"
 """In milliseconds. A task that waits for others sends nothing meanwhile."""
+_TEXTS = " ".join(f"-c {name}={value}" for name, value in TEXT_FORMS.items())
 
 
 class LogMessage(NamedTuple):
@@ -46,7 +48,7 @@ class ReplicationStream:
 
     def __init__(self, dsn: str, slot: str, publication: str, position: int) -> None:
         given = conninfo_to_dict(dsn)
-        options = f"{given.get('options') or ''} {_TIMEOUT}".strip()
+        options = f"{given.get('options') or ''} {_TIMEOUT} {_TEXTS}".strip()
         settings = {"connect_timeout": given.get("connect_timeout", 10), "replication": "database", "options": options}
         # The decoder knows no other one, whatever that of the database is.
         settings["client_encoding"] = "utf8"

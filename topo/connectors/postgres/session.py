@@ -19,6 +19,8 @@ _OPEN_S = 300.0
 _PAUSE_S = 0.25
 _SHARE = 0.7
 """The part of `progress_timeout` that one answer of the server may take: then the call fails, and the worker is kept."""
+TEXT_FORMS = {"datestyle": "ISO", "intervalstyle": "postgres", "extra_float_digits": "3"}
+"""Settings by which psycopg reads each text as the value that it stands for. A database, a role or `dsn=` may have others."""
 _REFUSED = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
 
 
