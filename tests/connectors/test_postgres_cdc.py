@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import select
+import socket
+import socketserver
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -17,6 +23,7 @@ from topo.testing import TopologyTest
 from topo.testing.partition_harness import PartitionHarness
 
 psycopg = pytest.importorskip("psycopg")
+from psycopg.conninfo import make_conninfo  # noqa: E402
 
 pytestmark = [pytest.mark.integration, pytest.mark.server, pytest.mark.xdist_group("postgres")]
 
@@ -225,6 +232,50 @@ def test_a_killed_server_is_read_on(database: PostgresServer, changes: Changes) 
     changes.insert(2)
     changes.wait(lambda: len(changes.harness.all_rows()) == 2)
     assert changes.numbers(2) == [1, 2] and changes.harness.errors
+
+
+class _Relay(socketserver.BaseRequestHandler):
+    """Passes on what comes over TCP to the Unix socket `server.target`, and back."""
+
+    def handle(self) -> None:
+        with socket.socket(socket.AF_UNIX) as behind:
+            behind.connect(self.server.target)  # type: ignore[attr-defined]
+            other = {self.request: behind, behind: self.request}
+            while True:
+                for one in select.select(list(other), (), ())[0]:
+                    if not (data := one.recv(65536)):
+                        return
+                    other[one].sendall(data)
+
+
+def _seconds_to_notice(port: int) -> list[tuple[int, int]]:
+    """Of each connection of this process to a port: after which time the system gives up a peer that says nothing at all."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as one:
+            if one.family == socket.AF_INET and one.getpeername()[1] == port:
+                idle, interval, count, unacknowledged = (
+                    one.getsockopt(socket.IPPROTO_TCP, option)
+                    for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+                )
+                found.append((idle + interval * count, unacknowledged // 1000))
+    return found
+
+
+def test_a_host_that_is_gone_without_a_word_is_noticed_within_a_minute(database: PostgresServer, dsn: str) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Relay) as relay:
+        relay.daemon_threads, relay.target = True, f"{database.folder}/.s.PGSQL.5432"  # type: ignore[attr-defined]
+        threading.Thread(target=relay.serve_forever, daemon=True).start()
+        port = relay.server_address[1]
+        changes = Changes(make_conninfo(dsn, host="127.0.0.1", port=port))
+        try:
+            changes.start()
+            changes.insert(1)
+            assert changes.numbers(1) == [1]
+            assert _seconds_to_notice(port) == [(60, 60), (60, 60)], "the session, and the stream"
+        finally:
+            drop(changes)
+            relay.shutdown()
 
 
 def test_the_slot_of_a_task_that_has_not_gone_yet_is_taken_when_it_has(changes: Changes) -> None:

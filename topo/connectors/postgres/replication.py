@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import pq
 from psycopg.adapt import Transformer
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 
 from topo.connectors.postgres.pgoutput import feedback, lsn_text
-from topo.connectors.postgres.session import TEXT_FORMS
+from topo.connectors.postgres.session import TEXT_FORMS, limited
 from topo.connectors.staged_table import quoted
 from topo.errors import TopoEnvironmentError
 
@@ -47,12 +47,10 @@ class ReplicationStream:
     """
 
     def __init__(self, dsn: str, slot: str, publication: str, position: int) -> None:
-        given = conninfo_to_dict(dsn)
-        options = f"{given.get('options') or ''} {_TIMEOUT} {_TEXTS}".strip()
-        settings = {"connect_timeout": given.get("connect_timeout", 10), "replication": "database", "options": options}
-        # The decoder knows no other one, whatever that of the database is.
-        settings["client_encoding"] = "utf8"
-        self._connection: psycopg.Connection[Any] = psycopg.connect(make_conninfo(dsn, **settings), autocommit=True)
+        options = f"{conninfo_to_dict(dsn).get('options') or ''} {_TIMEOUT} {_TEXTS}".strip()
+        # The decoder knows no other encoding, whatever that of the database is.
+        address = limited(dsn, replication="database", options=options, client_encoding="utf8")
+        self._connection: psycopg.Connection[Any] = psycopg.connect(address, autocommit=True)
         try:
             pgconn = self._pgconn = self._connection.pgconn
             names = quoted(publication).replace("'", "''")

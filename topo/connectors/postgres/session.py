@@ -13,7 +13,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from topo.api.context import TaskContext
 from topo.errors import ConfigError, TopoEnvironmentError
 
-_CONNECT_S = 10
+_LIMITS: dict[str, int] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""A host that is gone without a word is noticed within a minute; with the defaults of the system it takes two hours."""
 _OPEN_S = 300.0
 """How long a task that begins waits for a server that cannot be reached."""
 _PAUSE_S = 0.25
@@ -24,11 +31,18 @@ TEXT_FORMS = {"datestyle": "ISO", "intervalstyle": "postgres", "extra_float_digi
 _REFUSED = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
 
 
+def limited(dsn: str, **settings: str) -> str:
+    """Return a connection string with further settings, and with time limits where it has none."""
+    given = conninfo_to_dict(dsn)
+    made: str = make_conninfo(dsn, **{name: value for name, value in _LIMITS.items() if name not in given}, **settings)
+    return made
+
+
 def limit_waits(connection: psycopg.Connection[Any], limit_s: float, clock: Callable[[], float]) -> None:
     """Have a connection wait for each answer at most this long, then fail and be closed: a frozen server closes nothing."""
     wait = connection.wait
 
-    def limited(steps: Any) -> Generator[Any, Any, Any]:
+    def waited(steps: Any) -> Generator[Any, Any, Any]:
         until = clock() + limit_s
         try:
             wanted = next(steps)
@@ -43,7 +57,7 @@ def limit_waits(connection: psycopg.Connection[Any], limit_s: float, clock: Call
             return end.value
 
     def wait_limited(steps: Any, *args: Any, **options: Any) -> Any:
-        return wait(limited(steps), *args, **options)
+        return wait(waited(steps), *args, **options)
 
     setattr(connection, "wait", wait_limited)  # noqa: B010
 
@@ -68,8 +82,7 @@ class Session:
         self._connection: psycopg.Connection[Any] | None = None
         given = conninfo_to_dict(dsn)
         application = f"topo {context.topology}.{context.component}.{context.task_index}"
-        defaults: dict[str, str | int] = {"connect_timeout": _CONNECT_S, "application_name": application[:63]}
-        self._dsn = make_conninfo(dsn, **{name: value for name, value in defaults.items() if name not in given})
+        self._dsn = limited(dsn) if "application_name" in given else limited(dsn, application_name=application[:63])
         limit_s = context.config.progress_timeout_s
         self._limit_s = None if limit_s is None else _SHARE * limit_s
         where = [f"{given[name]}" for name in ("host", "hostaddr", "port") if given.get(name)]
