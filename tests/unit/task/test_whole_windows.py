@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import isnan
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.tasks.components import CHECKPOINTED, TRACKED, Sink
 from tests.tasks.solo import Solo
 from tests.unit.task.operators import Source, between, decide, put, sums, time
 from topo import aggregates
+from topo.api.groupings import CustomGrouping
 from topo.api.operator_bolts import WindowBolt
 from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import ProcessWindowFunction, SlidingEventTimeWindows
@@ -148,16 +150,29 @@ def test_inputs_whose_accumulator_was_dropped_are_acked_when_their_window_ends()
     assert solo.owed(ids.pairs) == {}
 
 
-def test_a_result_that_cannot_be_routed_fails_the_inputs_of_its_pane_alone() -> None:
+class Numbers(CustomGrouping):
+    """Names a task that does not exist for what is no number."""
+
+    def choose(self, values: tuple[Any, ...]) -> list[int]:
+        return [99] if isnan(values[3]) else [0]
+
+
+@pytest.mark.parametrize("is_custom", [False, True])
+def test_a_result_that_cannot_be_routed_fails_the_inputs_of_its_pane_alone(is_custom: bool) -> None:
     builder = TopologyBuilder("one").config(delivery=TRACKED)
     builder.set_spout("a", Source(), watermarks=WatermarkStrategy.emitted())
     builder.set_bolt("b", sums()).fields_grouping("a", "key")
-    builder.set_bolt("sink", Sink(), 2).fields_grouping("b", "sum")
+    sink = builder.set_bolt("sink", Sink(), 2)
+    # A custom grouping is asked for the tasks of a row before the row has an edge.
+    if is_custom:
+        sink.custom_grouping("b", Numbers())
+    else:
+        sink.fields_grouping("b", "sum")
     solo = Solo(builder.build(), "b")
     ids = put(solo, [("a", 1), ("b", float("nan")), ("c", 2)], [1, 1, 1])
     time(solo, 10)
     assert sorted(row[3] for row in solo.rows()) == [1, 2] and solo.roots(FrameKind.FAIL) == ids.roots[1:2]
-    assert "nan" in solo.errors()[0]
+    assert ("99" if is_custom else "nan") in solo.errors()[0]
     decide(solo, FrameKind.ACKED)
     assert list(solo.owed(ids.pairs)) == ids.roots[1:2] and solo.task.runner.pending == 0
 
