@@ -342,6 +342,8 @@ class _Writer:
 
 _SAME = (lambda record: record).__code__
 _ATTRIBUTE = (lambda record: record.name).__code__
+_PLAIN = 0xFFFF & ~inspect.CO_NESTED
+"""Flags of what a function is; higher ones are of `from __future__ import` in its file."""
 
 
 def inlined(function: Any, r: str) -> str | None:
@@ -350,7 +352,7 @@ def inlined(function: Any, r: str) -> str | None:
         return None
     code = function.__code__
     for simple in (_SAME, _ATTRIBUTE):
-        same = code.co_code == simple.co_code and code.co_flags & ~inspect.CO_NESTED == simple.co_flags
+        same = code.co_code == simple.co_code and code.co_flags & _PLAIN == simple.co_flags & _PLAIN
         if same and code.co_argcount == 1 and not code.co_kwonlyargcount and not code.co_freevars:
             return f"{r}.{code.co_names[0]}" if code.co_names else r
     return None

@@ -53,6 +53,11 @@ def test_a_lambda_within_a_function_is_written_in_place_too() -> None:
     assert inlined(lambda word: word, "r") == "r"
 
 
+def test_a_file_without_annotations_from_the_future_has_its_lambdas_written_in_place_too() -> None:
+    code = compile("lambda click: click.user", "program.py", "eval", dont_inherit=True)
+    assert inlined(eval(code), "r") == "r.user"
+
+
 def test_a_closure_that_returns_its_variable_is_called() -> None:
     kept = "kept"
     assert inlined(lambda record: kept, "r") is None
