@@ -136,8 +136,8 @@ class Round:
             component: Any = None if declared is None else declared.make()
             config = plan.config_of(spec.component)
             context = TaskContext(plan.name, spec.component, spec.id, spec.index, config=config, tasks=plan.task_ids)
-            watermarks = None if declared is None else declared.watermarks
-            setup = TaskSpec(spec.id, plan, config, component, context, watermarks=watermarks)
+            watermarks, chain = (None, None) if declared is None else (declared.watermarks, declared.chain)
+            setup = TaskSpec(spec.id, plan, config, component, context, watermarks=watermarks, chain=chain)
             ports = TaskEnvironment(Ids(b"%d" % spec.id), self.now, Codec(), NoNote(), lambda: int(time.time() * 1000))
             self.tasks[spec.id] = make_task(setup, ports)
             self.spent[spec.id], self.inboxes[spec.id] = 0.0, []

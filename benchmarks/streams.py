@@ -12,6 +12,12 @@
 A round runs all forms one after the other, every second round backwards, each form in one worker, so that load of the machine
 meets all alike. A run of a tenth of the records is subtracted: starting and ending cost the same in all. A ratio is the CPU time
 by hand, by that of streams, within a round; printed are the median and the range. `plain` is without the compiled hot path.
+
+With `--count FORM` the form runs once, all tasks in this process, and its steps within `operator.call`: valgrind counts their
+instructions, as with `benchmarks/hot_path.py`. `--component` counts those of one component.
+
+    valgrind --tool=callgrind --collect-atstart=no --toggle-collect=_operator_call \\
+        python -m benchmarks.streams --count window --records 20000
 """
 
 from __future__ import annotations
@@ -328,13 +334,27 @@ def seconds(form: str, count: int, delivery: str, is_plain: bool) -> float:
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
+def run_here(form: str, count: int, delivery: str, component: str) -> None:
+    """Run a form in this process, the steps of a component, or of all, within `operator.call`."""
+    from benchmarks.hot_path import Round
+
+    program = globals()[form](count, delivery)
+    Round(program if isinstance(program, Topology) else program.build(), component).run()
+
+
 def main() -> None:
     """Measure, and print each ratio with its goal. The exit code is 1 when a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000, help="words, or events; by default 1,000,000")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="", help='the goals whose names begin so, such as "word count"')
+    parser.add_argument("--count", metavar="FORM", help="run this form alone, for valgrind")
+    parser.add_argument("--component", default="all", help="that is counted, with --count")
+    parser.add_argument("--delivery", default="exactly_once", help="with --count")
     given = parser.parse_args()
+    if given.count:
+        run_here(given.count, given.records, given.delivery, given.component)
+        return
     goals = [goal for goal in GOALS if goal.name.startswith(given.only)]
     if KIND == "plain":
         print("the compiled hot path is not there: all figures are of the plain one")
