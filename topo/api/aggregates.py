@@ -63,10 +63,14 @@ class AggregateFunction(ABC):
         return self
 
 
+def over_fields(aggregate: AggregateFunction) -> AggregateFunction:
+    """Return the aggregate of fields that makes the same accumulators; itself where it knows of no other."""
+    return getattr(aggregate, "over_fields", aggregate)
+
+
 def leaves_elements(aggregate: AggregateFunction) -> bool:
-    """Whether `add` is known not to change elements in place: by an attribute, or as an aggregate without user code."""
-    if (known := getattr(aggregate, "leaves_elements", None)) is not None:
-        return bool(known)
+    """Whether `add` is known not to change elements in place: an aggregate without user code."""
+    aggregate = over_fields(aggregate)
     if isinstance(aggregate, Together):
         return all(map(leaves_elements, aggregate.parts))
     return type(aggregate).__module__ == __name__ and not callable(getattr(aggregate, "field", None))

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from topo.streams.chain import open_function
+from topo.api.aggregates import AggregateFunction, Count, Mean, Sum
+from topo.streams.chain import open_function, row_place
+from topo.streams.records import Layout
 from topo.streams.type_names import C, N
 
 T = TypeVar("T")
@@ -41,8 +43,12 @@ class Aggregate(ABC, Generic[T_contra, R_co]):
         """Return the accumulator of both; session windows merge."""
 
 
-class _Fold(Aggregate[T, R_co]):
-    """An aggregate of what a function returns for each record."""
+class Fold(Aggregate[T, R_co]):
+    """An aggregate of what a function returns for each record.
+
+    Args:
+        same: the aggregate of a field of rows that does the same; None where there is none.
+    """
 
     def __init__(
         self,
@@ -51,8 +57,9 @@ class _Fold(Aggregate[T, R_co]):
         add: Callable[[Any, Any], Any],
         merge: Callable[[Any, Any], Any],
         result: Callable[[Any], R_co] = lambda accumulator: accumulator,
+        same: Callable[[int], AggregateFunction] | None = None,
     ) -> None:
-        self.of, self._first, self._add, self._merge, self._result = of, first, add, merge, result
+        self.of, self._first, self._add, self._merge, self._result, self._same = of, first, add, merge, result, same
 
     def open(self, context: Any) -> None:
         open_function(self.of, context)
@@ -69,12 +76,20 @@ class _Fold(Aggregate[T, R_co]):
     def merge(self, first: Any, second: Any) -> Any:
         return self._merge(first, second)
 
+    def over_field(self, layout: Layout) -> AggregateFunction | None:
+        """Return the aggregate that does the same with rows of a key and a record; None where it needs the record itself."""
+        place = row_place(self.of, layout)
+        return None if place is None or self._same is None else self._same(place + 1)
 
-class RecordCount(_Fold[object, int]):
+
+class RecordCount(Fold[object, int]):
     """The number of records, which nothing of a record matters to."""
 
     def __init__(self) -> None:
         super().__init__(lambda _record: 1, 0, _plus, _plus)
+
+    def over_field(self, layout: Layout) -> AggregateFunction | None:
+        return Count()
 
 
 def count() -> Aggregate[object, int]:
@@ -84,17 +99,18 @@ def count() -> Aggregate[object, int]:
 
 def sum_of(of: Callable[[T], N]) -> Aggregate[T, N]:
     """Return the sum of a value of each record; 0 to begin with, so integers stay integers."""
-    return _Fold(of, 0, _plus, _plus)
+    return Fold(of, 0, _plus, _plus, same=Sum)
 
 
 def mean_of(of: Callable[[T], float]) -> Aggregate[T, float]:
     """Return the arithmetic mean of a value of each record."""
-    return _Fold(
+    return Fold(
         of,
         (0, 0),
         lambda both, value: (both[0] + value, both[1] + 1),
         lambda first, second: (first[0] + second[0], first[1] + second[1]),
         lambda both: both[0] / both[1],
+        same=Mean,
     )
 
 
@@ -118,4 +134,4 @@ def _extreme(of: Callable[[T], C], choose: Callable[[Any, Any], Any]) -> Aggrega
             return second if first is None else first
         return choose(first, second)
 
-    return _Fold(of, None, merge, merge)
+    return Fold(of, None, merge, merge)

@@ -33,6 +33,7 @@ from topo.streams.graph import MAIN, REST, Site
 from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
 from topo.streams.results import Windowed
+from topo.streams.type_facts import reads_as_given
 from topo.user_errors import blame_place
 
 _log = logging.getLogger("topo.streams")
@@ -356,6 +357,18 @@ def inlined(function: Any, r: str) -> str | None:
         if same and code.co_argcount == 1 and not code.co_kwonlyargcount and not code.co_freevars:
             return f"{r}.{code.co_names[0]}" if code.co_names else r
     return None
+
+
+def row_place(function: Any, layout: Layout) -> int | None:
+    """Return which value of a record's row a function returns; None where it does more, or the value needs its record."""
+    read = inlined(function, "record")
+    if read == "record":
+        return None if layout.attributes or layout.kinds[0] is not None else 0
+    name = (read or "").removeprefix("record.")
+    if name not in layout.attributes or not reads_as_given(layout.record, name):
+        return None
+    place = layout.attributes.index(name)
+    return place if layout.kinds[place] is None else None
 
 
 def _check_result(value: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections import namedtuple
 from collections.abc import Iterator
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -9,6 +11,8 @@ import msgspec
 
 CHANGED = (list, bytearray, str, int, float, bytes, tuple, dict, set, frozenset)
 """Of subclasses of these the value is carried and the class is not; a list arrives as a tuple."""
+
+_TUPLE_FIELD = type(namedtuple("_TupleField", "field").field)  # type: ignore[attr-defined]
 
 
 def named(kind: Any) -> Any:
@@ -52,3 +56,19 @@ def lost_in(kind: Any) -> Iterator[type]:
 def loss_of(cls: type) -> str:
     base = next(base.__name__ for base in cls.__mro__ if base in CHANGED)
     return f"{cls.__name__} arrives as {base}; make a {base} of it"
+
+
+def reads_as_given(record: Any, name: str) -> bool:
+    """Return whether a record made of its fields has in this one what it was given: no code of the class stands between."""
+    cls: Any = get_origin(record) or record
+    read = inspect.getattr_static(cls, name, None)
+    if cls.__getattribute__ not in (object.__getattribute__, tuple.__getattribute__) or hasattr(cls, "__post_init__"):
+        return False
+    if issubclass(cls, msgspec.Struct):
+        return inspect.ismemberdescriptor(read)
+    if issubclass(cls, tuple):
+        return cls.__bases__[0] is tuple and type(read) is _TUPLE_FIELD
+    # A dataclass: a slot or a default is in its class, and code that was generated has no file.
+    return (inspect.ismemberdescriptor(read) or not hasattr(type(read), "__get__")) and (
+        inspect.isfunction(cls.__init__) and cls.__init__.__code__.co_filename == "<string>"
+    )

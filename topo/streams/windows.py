@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from topo.api.aggregates import AggregateFunction
+from topo.api.aggregates import AggregateFunction, Together
 from topo.api.durations import duration_ms
 from topo.api.triggers import (
     CountTrigger,
@@ -20,7 +20,7 @@ from topo.api.triggers import (
 )
 from topo.api.windows import CountWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowStagger
 from topo.errors import UserError
-from topo.streams.aggregates import Aggregate, RecordCount
+from topo.streams.aggregates import Aggregate, Fold
 from topo.streams.records import Layout
 
 TimeWindows = TumblingWindows | SlidingWindows | SessionWindows
@@ -150,6 +150,9 @@ class RecordAggregate(AggregateFunction):
 
     def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
         record = self._record = self._layout.unpacker(1)
+        over = [part.over_field(self._layout) if isinstance(part, Fold) else None for part in self.parts]
+        if all(over):
+            self.over_fields = Together(**{f"part{number}": one for number, one in enumerate(over) if one is not None})
         if len(self.parts) == 1:
             # Called for each record, or each result: the same as below, without its loop.
             add, result, into = self.parts[0].add, self.parts[0].result, self._into
@@ -158,13 +161,8 @@ class RecordAggregate(AggregateFunction):
                 return result(accumulator[0]) if into is None else into(result(accumulator[0]))
 
             self.get_result = get_result  # type: ignore[method-assign]
-            self.add = _one_more if self.leaves_elements else lambda value, kept: (add(kept[0], record(value)),)  # type: ignore[assignment, method-assign]
+            self.add = lambda value, kept: (add(kept[0], record(value)),)  # type: ignore[assignment, method-assign]
         return self
-
-    @property
-    def leaves_elements(self) -> bool:
-        """Whether nothing of a record is looked at."""
-        return len(self.parts) == 1 and isinstance(self.parts[0], RecordCount)
 
     def create_accumulator(self) -> tuple[Any, ...]:
         return tuple([part.create() for part in self.parts])
@@ -181,10 +179,6 @@ class RecordAggregate(AggregateFunction):
 
     def merge(self, first: Any, second: Any) -> tuple[Any, ...]:
         return tuple([part.merge(one, other) for part, one, other in zip(self.parts, first, second, strict=True)])
-
-
-def _one_more(_value: Any, accumulator: Any) -> tuple[Any, ...]:
-    return (accumulator[0] + 1,)
 
 
 class ReduceRecords(Aggregate[Any, Any]):

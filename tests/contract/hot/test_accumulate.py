@@ -128,27 +128,40 @@ def test_an_interrupt_leaves_the_call(hot: ModuleType, error: type[BaseException
 
 numbers = [st.integers(-(2**70), 2**70), st.floats(allow_nan=False), st.booleans(), st.decimals(allow_nan=False, places=2)]
 fields = st.one_of(*numbers, st.text(max_size=2), st.none())
+spots = st.sampled_from([None, 0, 1, 2])
+places = st.recursive(spots, lambda one: st.lists(one, min_size=1, max_size=3).map(tuple), max_leaves=4)
+
+
+def added(place: Any, value: Any, kept: Any) -> Any:
+    """The accumulator by the rule: a number, or a tuple of accumulators."""
+    if isinstance(place, tuple):
+        parts = [None] * len(place) if kept is None else kept
+        return tuple([added(one, value, part) for one, part in zip(place, parts, strict=True)])
+    return (0 if kept is None else kept) + (1 if place is None else value[place])
 
 
 @given(
     rows=st.lists(st.tuples(st.sampled_from("abc"), st.lists(fields, max_size=3).map(tuple), st.integers(0, 30)), max_size=12),
-    place=st.sampled_from([None, 0, 1, 2]),
+    place=places,
     width=st.integers(1, 2),
     takes_first=st.booleans(),
     protects=st.booleans(),
+    restored=st.sampled_from([5, (5,), (5, 1.5), ((5, 1),), [5], (5, (1, 2)), ()]),
 )
-@example(rows=[("a", (1,), 3), ("a", (2.5,), 3), ("a", ("x",), 3)], place=0, width=1, takes_first=True, protects=False)
-@example(rows=[("a", (), 3), ("a", (), 3)], place=None, width=2, takes_first=True, protects=True)
+@example([("a", (1,), 3), ("a", (2.5,), 3), ("a", ("x",), 3)], 0, 1, True, False, 5)
+@example([("a", (), 3), ("a", (), 3)], None, 2, True, True, 5)
+@example([("b", (1, 2), 3), ("a", (1, 2), 3)], (None,), 1, True, False, (5,))
+@example([("b", (1, 2), 3), ("a", (1, "x"), 3)], (None, (1, None)), 1, True, False, (5, (1, 2)))
 def test_an_added_field_is_the_same_as_a_call_that_adds_it(
-    hot: ModuleType, rows: Any, place: int | None, width: int, takes_first: bool, protects: bool
+    hot: ModuleType, rows: Any, place: Any, width: int, takes_first: bool, protects: bool, restored: Any
 ) -> None:
-    def called(value: Any, kept: Any = 0) -> Any:
-        return kept + (1 if place is None else value[place])
+    def called(value: Any, kept: Any = None) -> Any:
+        return added(place, value, kept)
 
     def run(add: Any) -> Any:
         cells: list[dict[str, Any]] = [{} for _ in range(width)]
         slots: Any = {start: (tuple(cells), []) for start in (0, 10, 20)}
-        cells[0]["b"] = cells[-1]["b"] = 5
+        cells[0]["b"] = cells[-1]["b"] = restored
         keys, values, times = ([row[at] for row in rows] for at in range(3))
         first, protect = add if takes_first else None, (lambda kept: kept) if protects else None
         at, error = hot.accumulate(keys, values, array("q", times), 0, slots, 0, 10, add, first, protect)

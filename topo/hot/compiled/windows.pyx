@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """`topo.hot.plain.windows`: slots are computed in C, and found once for neighbours; ids go from column to column.
 
-The call of an `AddField` is an addition here, and an element of one window needs no list of its accumulators.
+The call of an `AddField` is additions here, and an element of one window needs no list of its accumulators.
 """
 
 from cpython.array cimport array
@@ -16,6 +16,7 @@ from topo.hot.compiled.values cimport is_frequent
 
 from topo.hot.plain.values import ATOMS
 from topo.hot.plain.windows import AddField
+from topo.hot.plain.windows import _added as added_plainly
 from topo.hot.plain.windows import accumulate as accumulate_plainly
 from topo.hot.plain.windows import hold_run as hold_run_plainly
 
@@ -30,25 +31,22 @@ cdef extern from *:
     void SET_ITEMS(arrayobject *column, void *items)
 
 cdef frozenset _ATOMS = ATOMS
-cdef object _ZERO = 0
 cdef int64_t _FAR = <int64_t>1 << 61
 
 
 cdef class _Fold:
     """How elements become accumulators: the arguments of `accumulate`."""
 
-    cdef object more, first, protect
+    cdef object more, first, protect, place, zero
     cdef bint adds
-    cdef Py_ssize_t place  # of the field that is added; -1 adds 1 for each element
 
 
 cdef _Fold _fold(more, first, protect):
     cdef _Fold fold = _Fold.__new__(_Fold)
-    cdef object place = more.place if type(more) is AddField else -1
-    fold.more, fold.first, fold.protect, fold.place = more, first, protect, -1
-    fold.adds = place is None or type(place) is int and place >= 0
-    if fold.adds and place is not None:
-        fold.place = place
+    fold.more, fold.first, fold.protect, fold.place, fold.zero = more, first, protect, None, None
+    fold.adds = type(more) is AddField
+    if fold.adds:
+        fold.place, fold.zero = more.place, more.zero
     return fold
 
 
@@ -57,15 +55,27 @@ cdef inline object _folded(_Fold fold, kept, value):
     if kept is None:
         if not fold.adds or fold.first is not fold.more:
             return fold.first(value)
-        kept = _ZERO
+        kept = fold.zero
     elif fold.protect is not None and not is_frequent(kept) and type(kept) not in _ATOMS:
         kept = fold.protect(kept)
-    if fold.adds:
-        if fold.place < 0:
-            return kept + 1
-        if type(value) is tuple and fold.place < len(<tuple>value):
-            return kept + (<tuple>value)[fold.place]
-    return fold.more(value, kept)
+    return _added(fold.place, value, kept) if fold.adds else fold.more(value, kept)
+
+
+cdef object _added(place, value, kept):
+    """As `AddField`, which adds what is not a number or a tuple here."""
+    cdef Py_ssize_t at
+    cdef tuple places
+    if place is None:
+        return kept + 1
+    if type(place) is int:
+        at = place
+        return kept + ((<tuple>value)[at] if type(value) is tuple and 0 <= at < len(<tuple>value) else value[place])
+    places = place
+    if type(kept) is not tuple or len(<tuple>kept) != len(places):
+        return added_plainly(place, value, kept)
+    if len(places) == 1:
+        return (_added(places[0], value, (<tuple>kept)[0]),)
+    return tuple([_added(places[at], value, (<tuple>kept)[at]) for at in range(len(places))])
 
 
 cdef inline int _store(dict cells, key, accumulator) except -1:

@@ -13,21 +13,35 @@ Slots = dict[int, tuple[tuple[dict[Any, Any], ...], list[int]]]
 """By start of a slot: for each window of it the accumulators by key; and the positions of the elements that went into them."""
 
 
+Place = int | None | tuple["Place", ...]
+
+
 class AddField:
-    """Adds a field of an element to an accumulator: what `Sum` and `Count` do, without a call of theirs for each element.
+    """Adds fields of an element to an accumulator: what `Sum`, `Count` and `Mean` do, without a call of theirs for each element.
 
     Attributes:
-        place: of the field, 0 or more; None adds 1 for each element.
+        place: of the field, 0 or more; None adds 1 for each element. A tuple of places has an accumulator of as many parts.
     """
 
-    __slots__ = ("place",)
+    __slots__ = ("place", "zero")
 
-    def __init__(self, place: int | None) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
+        self.zero = _zero(place)
 
-    def __call__(self, value: Any, kept: Any = 0) -> Any:
-        """Return the accumulator of an element and the former accumulator."""
-        return kept + (1 if self.place is None else value[self.place])
+    def __call__(self, value: Any, kept: Any = None) -> Any:
+        """Return the accumulator of an element and the former accumulator, if any."""
+        return _added(self.place, value, self.zero if kept is None else kept)
+
+
+def _zero(place: Place) -> Any:
+    return tuple([_zero(one) for one in place]) if type(place) is tuple else 0
+
+
+def _added(place: Any, value: Any, kept: Any) -> Any:
+    if type(place) is tuple:
+        return tuple([_added(one, value, part) for one, part in zip(place, kept, strict=True)])
+    return kept + (1 if place is None else value[place])
 
 
 def accumulate(

@@ -13,9 +13,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topo.api.aggregates import AggregateFunction, Count, Sum, leaves_elements
+from topo.api.aggregates import AggregateFunction, Count, Mean, Sum, Together, leaves_elements, over_fields
 from topo.api.evictors import Evictor, TimestampedValue
-from topo.hot import AddField
+from topo.hot import AddField, Place
 from topo.operators.state.deep_copy import all_stay, independent
 from topo.operators.state.keyed_state import AggregatingState, KeyedState, ListState, ReducingState
 
@@ -131,21 +131,25 @@ class Aggregated(Accumulated):
         self.first = lambda value: aggregate.add(value, aggregate.create_accumulator())
         self.more = aggregate.add
         self.result = aggregate.get_result
-        if (add := _addition(aggregate)) is not None:
-            self.first = self.more = add
-            self.is_result = True
+        if (place := _place(over_fields(aggregate))) != ():
+            self.first = self.more = AddField(place)
+            self.is_atomic = True
+            self.is_result = type(place) is not tuple
 
     def open(self, state: KeyedState) -> None:
         self.handle = state.aggregating(CONTENTS_STATE, self._aggregate)
 
 
-def _addition(aggregate: AggregateFunction) -> AddField | None:
-    """Return the same as `add` of an aggregate that adds a field of rows or counts them; None for all others."""
+def _place(aggregate: AggregateFunction) -> Place:
+    """Return the place of an `AddField` that does the same as `add` of an aggregate; () for one that does more."""
     if type(aggregate) is Count:
-        return AddField(None)
-    if type(aggregate) is Sum and type(aggregate.field) is int and aggregate.field >= 0:
-        return AddField(aggregate.field)
-    return None
+        return None
+    if type(aggregate) is Together:
+        places = tuple([_place(part) for part in aggregate.parts])
+        return () if () in places else places
+    if type(aggregate) in (Sum, Mean) and type(field := getattr(aggregate, "field", None)) is int and field >= 0:
+        return field if type(aggregate) is Sum else (field, None)
+    return ()
 
 
 class Elements(WindowContents):

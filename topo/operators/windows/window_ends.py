@@ -14,7 +14,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from topo.api.windows import TimeWindow
-from topo.hot import ATOMS
+from topo.hot import ATOMS, stays
 from topo.operators.base import Output
 from topo.operators.state.deep_copy import independent
 from topo.operators.time.timer_queue import TimerQueue
@@ -161,7 +161,7 @@ class WindowEnds:
                 if brake.is_on:
                     break
                 kept = cells[key]
-                if self._copies and type(kept) not in ATOMS:
+                if self._copies and not stays(kept):
                     kept = independent(kept)
                 value = result(kept)
                 if value is not None:
