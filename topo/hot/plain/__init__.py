@@ -10,7 +10,7 @@ from topo.hot.plain.rows import pack_rows, unpack_rows
 from topo.hot.plain.share import EVERY_ROW, RowShare, Selection, share, share_ids, take
 from topo.hot.plain.trees import Trees, Verdicts
 from topo.hot.plain.values import ATOMS, Row, stays
-from topo.hot.plain.windows import AddField, Place, Slots, accumulate, hold_run
+from topo.hot.plain.windows import AddField, FieldPlace, Slots, accumulate, hold_run
 from topo.hot.plain.words import NO_TIMESTAMP, Column, pack_counts, pack_timestamps, pack_words, unpack_words, xor_words
 
 __all__ = [
@@ -27,9 +27,9 @@ __all__ = [
     "EmitOne",
     "EmitThree",
     "EmitTwo",
+    "FieldPlace",
     "Ids",
     "Pending",
-    "Place",
     "Ran",
     "RotatingMap",
     "Rotation",

@@ -13,7 +13,7 @@ Slots = dict[int, tuple[tuple[dict[Any, Any], ...], list[int]]]
 """By start of a slot: for each window of it the accumulators by key; and the positions of the elements that went into them."""
 
 
-Place = int | None | tuple["Place", ...]
+FieldPlace = int | None | tuple["FieldPlace", ...]
 
 
 class AddField:
@@ -25,7 +25,7 @@ class AddField:
 
     __slots__ = ("place", "zero")
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FieldPlace) -> None:
         self.place = place
         self.zero = _zero(place)
 
@@ -34,7 +34,7 @@ class AddField:
         return _added(self.place, value, self.zero if kept is None else kept)
 
 
-def _zero(place: Place) -> Any:
+def _zero(place: FieldPlace) -> Any:
     return tuple([_zero(one) for one in place]) if type(place) is tuple else 0
 
 

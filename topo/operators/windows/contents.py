@@ -15,7 +15,7 @@ from typing import Any
 
 from topo.api.aggregates import AggregateFunction, Count, Mean, Sum, Together, leaves_elements, over_fields
 from topo.api.evictors import Evictor, TimestampedValue
-from topo.hot import AddField, Place
+from topo.hot import AddField, FieldPlace
 from topo.operators.state.deep_copy import all_stay, independent
 from topo.operators.state.keyed_state import AggregatingState, KeyedState, ListState, ReducingState
 
@@ -140,7 +140,7 @@ class Aggregated(Accumulated):
         self.handle = state.aggregating(CONTENTS_STATE, self._aggregate)
 
 
-def _place(aggregate: AggregateFunction) -> Place:
+def _place(aggregate: AggregateFunction) -> FieldPlace:
     """Return the place of an `AddField` that does the same as `add` of an aggregate; () for one that does more."""
     if type(aggregate) is Count:
         return None
