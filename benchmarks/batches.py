@@ -5,6 +5,11 @@
     python -m benchmarks.batches --counts 4          with a fields grouping that has something to do
     python -m benchmarks.batches --size 1024         lines, or events, in a batch
 
+With `--count TASKS` and one of the forms valgrind counts instructions, as with `hot_path.py`:
+
+    valgrind --tool=callgrind --collect-atstart=no --toggle-collect=_operator_call \\
+        python -m benchmarks.batches --form arrow --rounds 1 --count all
+
 All tasks are in one process, joined by encoded frames. Prints nanoseconds of processor time a word, or an event, the best of the
 rounds, and how many times cheaper than rows: transport and waiting are not in it. Each round checks its result.
 """
@@ -25,6 +30,15 @@ from topo.api.topology import Topology
 from topo.builder import TopologyBuilder
 
 
+def arrow() -> Any:
+    """Return pyarrow, with the modules that tasks use imported: that takes as long as some hundred thousand words."""
+    import pyarrow
+    import pyarrow.acero
+    import pyarrow.compute
+
+    return pyarrow
+
+
 class Blocks(ColumnSpout):
     """Emits blocks of lines, over and over, up to a number of lines."""
 
@@ -33,9 +47,7 @@ class Blocks(ColumnSpout):
     def __init__(self, lines: list[str], count: int, size: int, form: str) -> None:
         self.blocks: list[Any] = [lines[at : at + size] for at in range(0, len(lines), size)]
         if form == "arrow":
-            import pyarrow
-
-            self.blocks = list(map(pyarrow.array, self.blocks))
+            self.blocks = list(map(arrow().array, self.blocks))
         self.left = count
 
     def open(self, context: Any, collector: Any) -> None:
@@ -104,6 +116,7 @@ def batches(lines: list[str], count: int, counts: int, size: int, form: str) -> 
     return builder.build()
 
 
+FORMS = ("rows", "lists", "arrow")
 KEYS, DISORDER_MS, EVENTS_A_MS, FIRST_MS = 10_000, 5_000, 10, 1_700_000_000_000
 DRAWN = 1 << 16
 
@@ -157,9 +170,7 @@ class EventBlocks(ColumnSpout):
             stamps = [FIRST_MS + number // EVENTS_A_MS - late[number] for number in range(at, at + self.size)]
             self.blocks.append((keys[at : at + self.size], stamps, values[at : at + self.size]))
         if self.form == "arrow":
-            import pyarrow
-
-            self.blocks = [tuple(map(pyarrow.array, block)) for block in self.blocks]  # type: ignore[misc]
+            self.blocks = [tuple(map(arrow().array, block)) for block in self.blocks]  # type: ignore[misc]
 
     def next_batch(self) -> None:
         number = self.next
@@ -171,9 +182,11 @@ class EventBlocks(ColumnSpout):
         keys, stamps, values = self.blocks[place // self.size]
         later = turn * DRAWN // EVENTS_A_MS
         if self.form == "arrow":
+            import pyarrow as pa
             import pyarrow.compute as pc
 
-            stamps = pc.add(stamps, later)
+            # Of a bare number Arrow infers the type, and searches for dateutil each time where it is not installed.
+            stamps = pc.add(stamps, pa.scalar(later, pa.int64()))
         else:
             stamps = [stamp + later for stamp in stamps]
         self.collector.emit_batch({"key": keys, "at": stamps, "value": values}, number)
@@ -241,17 +254,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--counts", type=int, default=1, help="tasks that count, or have windows")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--form", choices=FORMS, help="one form alone")
+    parser.add_argument("--count", default="", metavar="TASKS", help="component whose instructions valgrind is to count, or all")
     options = parser.parse_args()
     lines = [] if options.windows else sentences(16_384)
     # Whole batches alone: the last is as long as the others.
     most = -(-options.lines * WORDS_A_LINE // options.size) * options.size if options.windows else options.lines * WORDS_A_LINE
     best: dict[str, dict[str, float]] = defaultdict(dict)
     for _ in range(options.rounds):
-        for form in ("rows", "lists", "arrow"):
+        for form in [options.form] if options.form else FORMS:
             if options.windows:
-                turn = Round(windowed_sum(most, options.counts, options.size, form))
+                topology = windowed_sum(most, options.counts, options.size, form)
             else:
-                turn = Round(word_count(lines, options.lines, options.counts, options.size, form))
+                topology = word_count(lines, options.lines, options.counts, options.size, form)
+            turn = Round(topology, options.count)
             spent: dict[str, float] = defaultdict(float)
             for task, seconds in turn.run().items():
                 spent[turn.tasks[task].component_id] += seconds
@@ -267,7 +283,8 @@ def main() -> None:
         return
     for form, costs in best.items():
         parts = "  ".join(f"{component} {cost:.0f}" for component, cost in costs.items())
-        print(f"{form:6} {total[form]:6.0f} ns {what}, rows / {form} = {total['rows'] / total[form]:.1f}   ({parts})")
+        ratio = f", rows / {form} = {total['rows'] / total[form]:.1f}" if "rows" in total else ""
+        print(f"{form:6} {total[form]:6.0f} ns {what}{ratio}   ({parts})")
 
 
 if __name__ == "__main__":
