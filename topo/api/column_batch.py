@@ -40,6 +40,15 @@ def compute() -> Any:
     return import_module("pyarrow.compute")
 
 
+def int64(number: int) -> Any:
+    """Return a number as Arrow's functions are to be given it.
+
+    Of a bare number they infer the type, and look for dateutil to do so: where it is not installed, that takes as long as a
+    thousand rows, each time.
+    """
+    return pyarrow().scalar(number, pyarrow().int64())
+
+
 class ColumnBatch:
     """A batch: `batch["word"]` is a column, `len(batch)` its number of rows.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from topo.api.column_batch import ColumnBatch, compute, pyarrow
+from topo.api.column_batch import ColumnBatch, compute, int64, pyarrow
 from topo.emission.groupers import FieldsGrouper
 from topo.emission.router import Reject
 from topo.errors import EmitError, UnsupportedValueError
@@ -56,7 +56,7 @@ class BatchSplitter:
         for place, column in enumerate(columns[1:], 1):
             more, values = self._distinct_keys(place, column)
             # A pair of codes is one number; the pairs that occur get codes in turn.
-            pairs = pc.add(pc.multiply(codes.cast(pa.int64()), len(values)), more.cast(pa.int64()))
+            pairs = pc.add(pc.multiply(codes.cast(pa.int64()), int64(len(values))), more.cast(pa.int64()))
             codes, found = _distinct(pairs)
             keys = [(*keys[pair // len(values)], values[pair % len(values)]) for pair in found]
         positions = self._grouper.routes_of(keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -305,3 +306,26 @@ def test_an_untracked_window_forgets_its_batches() -> None:
     put(solo, UNTRACKED, batch([("x", 1, 1)]))
     solo.feed_time(END)
     assert solo.frames(FrameKind.INIT) == [] and solo.task.runner.pending == 0
+
+
+class Searches:
+    """Notes the modules that are searched for, and finds none."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+        self.names.append(name)
+
+
+@GUARANTEES
+def test_no_module_is_searched_for_with_each_batch(guarantee: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Arrow searches for dateutil where it has to infer the type of a number.
+    solo = task(guarantee, sums())
+    first, second = (batch([("a", 1, 3), ("b", 2, stamp)], "arrow") for stamp in (14, 15))
+    put(solo, guarantee, first)
+    searches = Searches()
+    monkeypatch.delitem(sys.modules, "dateutil", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [searches, *sys.meta_path])
+    put(solo, guarantee, second)
+    assert not searches.names

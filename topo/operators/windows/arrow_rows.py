@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from topo.api.aggregates import AggregateFunction, Count, Max, Mean, Min, Sum
-from topo.api.column_batch import ColumnBatch, compute, pyarrow
+from topo.api.column_batch import ColumnBatch, compute, int64, pyarrow
 from topo.operators.windows.column_aggregates import ColumnAggregate
 
 MAX_ROWS = 65_536
@@ -112,7 +112,7 @@ class ArrowRows:
         """
         pa = pyarrow()
         if isinstance(slots, int):
-            slots = pa.repeat(pa.scalar(slots, pa.int64()), columns.count)
+            slots = pa.repeat(int64(slots), columns.count)
         self._waiting.append(pa.RecordBatch.from_arrays([slots, *_kept(columns.arrays)], self._names))
         self._rows += columns.count
         self._most += columns.most

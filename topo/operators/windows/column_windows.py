@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, NamedTuple, cast
 
 from topo.api.aggregates import AggregateFunction
-from topo.api.column_batch import LISTS, ColumnBatch, compute, pyarrow
+from topo.api.column_batch import LISTS, ColumnBatch, compute, int64, pyarrow
 from topo.api.windows import TimeWindow
 from topo.operators.time.clock import MIN_TIMESTAMP
 from topo.operators.windows.arrow_rows import MAX_ROWS, ArrowColumns, ArrowRows
@@ -128,7 +128,7 @@ class ColumnWindows:
         slots, columns = grouped.column("slot"), grouped.drop_columns(["slot"])
         for slot, found in awaited.items():
             # With few slots, as there are here, this costs less than sorting the rows by slot.
-            part = columns if len(awaited) == 1 else columns.filter(compute().equal(slots, slot))
+            part = columns if len(awaited) == 1 else columns.filter(compute().equal(slots, int64(slot)))
             for window in found:
                 if window in in_cells or not self._tables.add(window, part, most):
                     in_cells.add(window)
@@ -202,10 +202,10 @@ class ColumnWindows:
             return _Rows(batch, None, first if first == last else [stamp - (stamp - offset) % step for stamp in batch.timestamps])
         if first == last:
             return _Rows(batch, arrow, first)
-        pc = compute()
+        pc, begin, length = compute(), int64(first), int64(step)
         # Arrow's division cuts off; no stamp is before the first slot.
-        number = pc.divide(pc.subtract(batch.timestamps, first), step)
-        return _Rows(batch, arrow, pc.add(pc.multiply(number, step), first))
+        number = pc.divide(pc.subtract(batch.timestamps, begin), length)
+        return _Rows(batch, arrow, pc.add(pc.multiply(number, length), begin))
 
     def _find_windows(self, starts: Iterable[int]) -> tuple[WindowsOfSlots, list[int]]:
         """Return the slots with windows that are not over, and the other slots."""
@@ -232,10 +232,10 @@ class ColumnWindows:
         if arrow is not None:
             pa, pc = pyarrow(), compute()
             if isinstance(slots, int):
-                slots = pa.repeat(pa.scalar(slots, pa.int64()), len(batch))
+                slots = pa.repeat(int64(slots), len(batch))
             is_closed = pc.is_in(slots, pa.array(closed, pa.int64()))
             kept = pc.indices_nonzero(pc.invert(is_closed))
-            over = pc.indices_nonzero(pc.and_(is_closed, pc.less_equal(batch.timestamps, watermark)))
+            over = pc.indices_nonzero(pc.and_(is_closed, pc.less_equal(batch.timestamps, int64(watermark))))
             return _Rows(batch, arrow.take(kept), slots.take(kept)), batch.take(over) if len(over) else None
         starts, gone = [slots] * len(batch) if isinstance(slots, int) else slots, set(closed)
         kept = [place for place, start in enumerate(starts) if start not in gone]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from topo.api.aggregates import AggregateFunction, Count, Mean
-from topo.api.column_batch import ColumnBatch, pyarrow
+from topo.api.column_batch import ColumnBatch, int64, pyarrow
 from topo.api.windows import TimeWindow
 from topo.operators.windows.arrow_rows import COUNT, FUNCTIONS, TOO_MUCH, ArrowRows
 from topo.operators.windows.contents import CONTENTS_STATE
@@ -114,11 +114,11 @@ def results_of(table: Any, parts: Sequence[AggregateFunction], keys: int, window
     pa = pyarrow()
     count = table.num_rows
     columns = [table.column(place) for place in range(keys)]
-    columns += [pa.repeat(pa.scalar(bound, pa.int64()), count) for bound in (window.start, window.end)]
+    columns += [pa.repeat(int64(bound), count) for bound in (window.start, window.end)]
     columns += [_result(part, table) for part in parts]
     whole = [column.combine_chunks() if hasattr(column, "chunks") else column for column in columns]
     whole = [pa.concat_arrays(column.chunks) if hasattr(column, "chunks") else column for column in whole]
-    stamps = pa.repeat(pa.scalar(window.max_timestamp, pa.int64()), count)
+    stamps = pa.repeat(int64(window.max_timestamp), count)
     return ColumnBatch([str(place) for place in range(len(whole))], whole, stamps, is_arrow=True)
 
 
