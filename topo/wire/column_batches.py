@@ -43,10 +43,21 @@ def build_batch(content: Any) -> ColumnBatch:
 def _read_arrow(data: bytes) -> ColumnBatch:
     with import_module("pyarrow.ipc").open_stream(data) as reader:
         (table,) = reader
-    # Offsets and lengths are checked against the buffers: a value that is out of bounds would end the process.
-    table.validate(full=True)
+    _check(table)
     if not table.num_rows:
         raise ValueError("a batch without rows")
     names, arrays = list(table.schema.names), list(table.columns)
     timestamps = arrays.pop() if names[-1:] == [_TIMESTAMPS] else None
     return ColumnBatch(names[: len(arrays)], arrays, timestamps, is_arrow=True)
+
+
+def _check(table: Any) -> None:
+    """Check offsets and lengths against the buffers: a value that is out of bounds would end the process."""
+    table.validate()
+    pa = pyarrow()
+    for column in table.columns:
+        # Arrow checks each text by itself. Where all are ASCII, which one look tells, only their places are left to check.
+        texts = column.buffers()[2] if pa.types.is_string(column.type) else None
+        if texts is not None and texts.to_pybytes().isascii():
+            column = column.view(pa.binary())
+        column.validate(full=True)
