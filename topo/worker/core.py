@@ -128,6 +128,10 @@ class Worker:
         self._hand_over: deque[tuple[Task, FrameArrived]] = deque()
         self._in_call: list[TaskId] = []
         """The tasks that are in a call, the outermost first; more than one while they yield."""
+        self._deadlines: dict[TaskId, float | None] = {}
+        """Of the tasks to which nothing has happened since they were asked."""
+        self._without_work: set[TaskId] = set()
+        """The tasks that had none when they were asked, and to which nothing has happened since."""
         self._kept: list[tuple[Task, FrameArrived]] = []
         """Frames for these tasks, in order of arrival."""
         self._bug: TopoInternalError | None = None
@@ -180,8 +184,8 @@ class Worker:
         """Give every task that has work one turn. Returns whether any had, so that more may be left."""
         any_work = bool(self._hand_over)
         for task in self._at_hand():
-            if not task.has_work:
-                deadline = task.next_deadline(now)
+            if not self._has_work(task):
+                deadline = self._deadline(task, now)
                 if deadline is None or deadline > now:
                     continue
             any_work = True
@@ -212,7 +216,7 @@ class Worker:
     @property
     def has_work(self) -> bool:
         """Whether `run` would do something at once."""
-        return any(task.has_work for task in self._at_hand())
+        return any(map(self._has_work, self._at_hand()))
 
     @property
     def is_in_call(self) -> bool:
@@ -221,8 +225,23 @@ class Worker:
 
     def next_deadline(self, now: float) -> float | None:
         """When `run` is wanted if nothing arrives before, in monotonic seconds."""
-        deadlines = [at for task in self._at_hand() if (at := task.next_deadline(now)) is not None]
+        deadlines = [at for task in self._at_hand() if (at := self._deadline(task, now)) is not None]
         return min(deadlines) if deadlines else None
+
+    def _has_work(self, task: Task) -> bool:
+        """Whether a task has work. Only events, mails and its deadline change that, and at its deadline it has a turn anyway."""
+        if task.id in self._without_work and not task.mailbox.may_have_mail:
+            return False
+        if task.has_work:
+            return True
+        self._without_work.add(task.id)
+        return False
+
+    def _deadline(self, task: Task, now: float) -> float | None:
+        """Return the next deadline of a task, which only events change."""
+        if task.id not in self._deadlines:
+            self._deadlines[task.id] = task.next_deadline(now)
+        return self._deadlines[task.id]
 
     def rest_s(self, now: float, next_turn: float) -> float:
         """Return for how many seconds what arrives may lie unread, given when the worker turns next."""
@@ -322,7 +341,7 @@ class Worker:
         return self.exit is not None and self.exit.code != EXIT_DONE
 
     def _perform(self, task: Task, event: TaskEvent, now: float) -> None:
-        if self.has_failed():
+        if self.exit is not None and self.has_failed():
             return
         self._tracker.enter(task.id)
         self._in_call.append(task.id)
@@ -345,10 +364,12 @@ class Worker:
             return
         finally:
             self._in_call.pop()
+            self._deadlines.pop(task.id, None)
+            self._without_work.discard(task.id)
         if self._bug is not None:
             # It came out of a task that ran while this one yielded; user code cannot have handled it.
             raise self._bug
-        if self.has_failed():
+        if self.exit is not None and self.has_failed():
             return
         if self._kept:
             self._hand_over.extendleft(reversed(self._kept))

@@ -13,6 +13,7 @@ from tests.tasks.ring import Ring
 from tests.unit.worker.hosted import EXPECTED, LINES, Hosted, word_count
 from topo.builder import TopologyBuilder
 from topo.ids import Epoch, Incarnation, TaskId
+from topo.operators.mailbox.mailbox import Mail
 from topo.wire import control
 from topo.wire.envelope import pack
 from topo.wire.frames import FrameKind, SenderStatus, encode, open_frame, parse
@@ -294,3 +295,30 @@ def test_frames_of_the_old_epoch_between_its_tasks_are_not_taken_into_the_new_on
     assert all(counts[word] >= times for word, times in EXPECTED.items())
     kinds = [parse(command.frame).kind for command in host.sent() if isinstance(command.frame, bytes)]
     assert FrameKind.DATA not in kinds
+
+
+def test_tasks_to_which_nothing_happens_are_asked_for_their_deadline_once() -> None:
+    hosted = Hosted(word_count(Scripted(ends=False))[0])
+    hosted.run()
+    asked: Counter[int] = Counter()
+    for task in hosted.worker.tasks.values():
+        next_deadline = task.next_deadline
+
+        def ask(now: float, task: Any = task, next_deadline: Any = next_deadline) -> Any:
+            asked[task.id] += 1
+            return next_deadline(now)
+
+        task.next_deadline = ask
+    hosted.worker.idle(hosted.clock.now)
+    first = hosted.worker.next_deadline(hosted.clock.now)
+    hosted.worker.run(hosted.clock.now)
+    assert hosted.worker.next_deadline(hosted.clock.now) == first
+    assert asked == dict.fromkeys(hosted.worker.tasks, 1)
+
+
+def test_a_mail_is_work_for_a_task_that_had_none() -> None:
+    hosted = Hosted(word_count(Scripted(ends=False))[0])
+    hosted.run()
+    assert not hosted.worker.has_work
+    next(iter(hosted.worker.tasks.values())).mailbox.put(Mail(lambda: None))
+    assert hosted.worker.has_work
