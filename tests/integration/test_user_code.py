@@ -59,7 +59,7 @@ class Notified(IterableSpout):
         "file": file,
     }
     why = f"ValueError: unlucky (flow.py:{dead_letter['cause']['line']}, component 'odd')"
-    assert dead_letter["errors"] == [f"attempt 1: {why}", f"attempt 2: {why}", "a task failed it", why]
+    assert dead_letter["errors"] == [f"attempt 1: {why}", f"attempt 2: {why}", why]
     assert sorted(scene.lines()) == [value for value in range(200) if value != 13], "what a failed call emitted is discarded"
     errors = [error for error in run.errors if error["kind"] == "ValueError"]
     assert sum(error["count"] for error in errors) == 3

@@ -26,6 +26,8 @@ CAUSE_WAIT_S = 0.3
 """A task's cause and the spout's dead letter come over two connections: the longest wait of the second for the first."""
 WRITE_TIMEOUT_S = 5.0
 """Time after which a dead letter that is not on disk (the disk may be full) is written again."""
+TASK_FAILED = "a task failed it"
+"""Why an attempt failed, as far as the task of the spout knows. A cause that another task has reported stands in its place."""
 
 _Key = int | tuple[TaskId, bytes]
 """The identity of a dead letter, or (task, position)."""
@@ -90,7 +92,9 @@ class DeadLetters:
         return (
             dead_letter
             if cause is None
-            else msgspec.structs.replace(dead_letter, errors=[*dead_letter.errors, str(cause)], cause=cause)
+            else msgspec.structs.replace(
+                dead_letter, errors=[*(error for error in dead_letter.errors if error != TASK_FAILED), str(cause)], cause=cause
+            )
         )
 
     def is_stored(self, waiting: Waiting, dead_letter: DeadLetter) -> bool:

@@ -21,6 +21,7 @@ from topo.api.partition_values import Partition
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.dead_letters.payload import pack_or_say_each
+from topo.dead_letters.registry import TASK_FAILED
 from topo.hot import Pending
 from topo.tracking.dead_letter_reports import DeadLetterReports
 from topo.tracking.failure_causes import cause_of
@@ -213,7 +214,7 @@ class SourceMessages:
         for root in roots:
             for record in self.pending.take((root,)):
                 self._counters.failed += 1
-                self._failed(record, "a task failed it", now, root)
+                self._failed(record, TASK_FAILED, now, root)
 
     def expire(self, now: float) -> None:
         """Fail what had no verdict for `message_timeout`."""

@@ -395,3 +395,17 @@ def test_attempts_before_the_last_say_why_they_failed() -> None:
         "attempt 2: a task failed it",
         "no verdict within 10 s",
     ]
+
+
+def test_a_dead_letter_has_one_error_for_each_attempt() -> None:
+    play = running()
+    cause = Cause("ValueError", "no", "count", "a.py", 3)
+    play.receives(1, TuplesFailed(SINK, [(cause, [7, 8, 9])]))
+    earlier = [("a task failed it", 7), ("a task failed it", 8)]
+    dead_letter = msgspec.structs.replace(DEAD_LETTER, errors=["a task failed it"], root=9, earlier=earlier)
+
+    (store,) = play.receives(0, dead_letter)
+
+    assert isinstance(store, StoreDeadLetters)
+    why = "ValueError: no (a.py:3, component 'count')"
+    assert store.dead_letters[0].errors == [f"attempt 1: {why}", f"attempt 2: {why}", why]
