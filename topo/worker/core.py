@@ -350,7 +350,8 @@ class Worker:
         except TopoInternalError as bug:
             self._bug = bug
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            # Also a SystemExit or a KeyboardInterrupt of user code; a Ctrl-C of the operator reaches no worker.
             if self._bug is not None:
                 raise self._bug from error
             if self.has_failed():

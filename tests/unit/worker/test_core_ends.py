@@ -56,6 +56,21 @@ def test_an_exception_that_ends_the_process_is_reported_and_has_an_exit_code() -
     assert (error.component, error.kind, error.message, error.file) == ("c", "OSError", "no database", __file__)
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_exit_of_user_code_ends_the_process_with_its_report(kind: type[BaseException]) -> None:
+    class Leaves(Plain):
+        def execute(self, tup: Any, collector: Any) -> None:
+            raise kind("enough")
+
+    topology, _ = word_count(Scripted(LINES), counted=Leaves())
+    host = Hosted(topology)
+    host.run(1.0)
+    assert host.worker.exit is not None
+    assert (host.worker.exit.code, host.worker.exit.why) == (EXIT_CRASHED, f"component 'c' raised {kind.__name__}: enough")
+    (error,) = host.messages(control.ComponentError)
+    assert (error.component, error.kind, error.file) == ("c", kind.__name__, __file__)
+
+
 def test_an_exception_without_a_text_ends_the_process_with_its_report() -> None:
     class NoText(Exception):
         def __str__(self) -> str:
