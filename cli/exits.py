@@ -10,7 +10,11 @@ from enum import IntEnum
 
 import click
 
+from topo_cli.control_characters import printable
+
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.EMFILE, errno.ENFILE)
+"""The system refuses a file, whatever topo does with it."""
 
 
 class Exit(IntEnum):
@@ -65,6 +69,9 @@ def exit_of(error: BaseException) -> int:
         let_go_of_output()
         _say(lambda: click.echo(f"Error: cannot write: {error.strerror}; free the disk", err=True))
         return Exit.FAILED
+    if isinstance(error, OSError) and error.errno in _REFUSED and error.filename is not None:
+        _say(lambda: click.echo(f"Error: cannot use {_name_of(error.filename)}: {error.strerror}", err=True))
+        return Exit.FAILED
     if isinstance(error, FileNotFoundError) and _is_folder_removed():
         _say(lambda: click.echo("Error: the folder in which this command was started was removed: cd into another one", err=True))
         return Exit.USAGE
@@ -74,8 +81,6 @@ def exit_of(error: BaseException) -> int:
 
     if not isinstance(error, TopoError) or isinstance(error, TopoInternalError):
         raise error
-    from topo_cli.control_characters import printable
-
     _say(lambda: click.echo(printable(f"Error: {error}"), err=True))
     if isinstance(error, Unreachable):
         return Exit.UNREACHABLE
@@ -94,6 +99,10 @@ def _is_unread(error: BaseException | None) -> bool:
     if isinstance(error, SystemExit):
         error = error.__context__
     return isinstance(error, OSError) and error.errno == errno.EPIPE
+
+
+def _name_of(file: object) -> str:
+    return printable(os.fsdecode(file)) if isinstance(file, str | bytes | os.PathLike) else str(file)
 
 
 def _is_folder_removed() -> bool:

@@ -18,7 +18,7 @@ def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
     """List the topologies whose name contains PATTERN, running ones and ended ones.
 
     LOST: the master is gone without a summary; `topo resume NAME` continues the topology. STALLED: the master runs
-    and does not answer.
+    and does not answer. UNKNOWN: its files cannot be read.
     """
     from topo.errors import NotFoundError
     from topo.operate.topology_index import list_row

@@ -26,6 +26,7 @@ STYLES = {
     "FAILED": "red",
     "LOST": "red",
     "STALLED": "red",
+    "UNKNOWN": "red",
 }
 _OF_OPERATORS = ("open_windows", "timers", "async_in_flight", "state_entries")
 """Levels that only windows, process functions and asynchronous calls have."""

@@ -49,6 +49,24 @@ def test_a_summary_of_another_shape_is_reported_as_damaged(ended: TopologyFolder
         assert "LOST" in call(capsys, "list").out
 
 
+@pytest.mark.parametrize("file", ["lock", "errors.jsonl", "dead_letters.jsonl", "history.jsonl"])
+def test_a_file_that_cannot_be_read_is_named_and_other_topologies_are_listed(
+    file: str, topo_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed, other = (StateFolder(topo_home).create(name) for name in ("closed", "other"))
+    # What root is refused, too.
+    (closed.path / file).symlink_to(file)
+    listed = json.loads(call(capsys, "list", "--json").out)
+    assert [(row["topology"], row["status"]) for row in listed] == [
+        (closed.name, "UNKNOWN" if file == "lock" else "LOST"),
+        (other.name, "LOST"),
+    ]
+    command = {"lock": "status", "errors.jsonl": "errors", "dead_letters.jsonl": "dead-letters", "history.jsonl": "history"}
+    result = call(capsys, command[file], "closed")
+    assert (result.code, result.out) == (Exit.FAILED, "")
+    assert f"Error: cannot read {closed.path / file}: Too many levels of symbolic links" in result.err
+
+
 def replaced(whole: Any, place: tuple[str | int, ...], part: Any) -> Any:
     """Return a copy of nested objects and lists with another part in a place."""
     if not place:

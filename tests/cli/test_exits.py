@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -79,6 +80,13 @@ def test_a_fault_of_topo_itself_is_not_swallowed(error: Exception) -> None:
         exit_of(error)
 
 
+def test_a_file_that_the_system_refuses_is_named_and_no_traceback_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_of(PermissionError(errno.EACCES, "Permission denied", "/srv/topo/logs")) == Exit.FAILED
+    assert capsys.readouterr().err == "Error: cannot use /srv/topo/logs: Permission denied\n"
+    with pytest.raises(PermissionError):
+        exit_of(PermissionError(errno.EPERM, "Operation not permitted"))
+
+
 def test_a_removed_working_folder_is_named_and_no_traceback_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,10 +104,10 @@ def test_a_removed_working_folder_is_named_and_no_traceback_shown(
 
 
 COMMANDS = (
-    "list", "list --json", "status flow", "status flow --json", "status flow --tasks", "logs flow", "logs flow --json", "logs flow -f",
-    "history flow", "history flow --json", "errors flow", "errors flow --json", "dead-letters flow", "dead-letters flow --json",
-    "dead-letters --help", "checkpoints flow", "checkpoints flow --json", "state show CHECKPOINTS", "state show CHECKPOINTS --json",
-    "graph flow", "validate FILE", "doctor", "version", "--help", "list --help",
+    "list", "list --json", "status flow", "status flow --json", "status flow --tasks", "logs flow", "logs flow --json",
+    "logs flow -f", "history flow", "history flow --json", "errors flow", "errors flow --json", "dead-letters flow",
+    "dead-letters flow --json", "dead-letters --help", "checkpoints flow", "checkpoints flow --json", "state show CHECKPOINTS",
+    "state show CHECKPOINTS --json", "graph flow", "validate FILE", "doctor", "version", "--help", "list --help",
 )  # fmt: skip
 
 

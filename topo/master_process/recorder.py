@@ -168,8 +168,8 @@ class Recorder:
         except TopoEnvironmentError as error:
             name = self._job.plan.name
             why = (
-                f"{error}; {name} has ended ({outcome.reason}), and `topo status` shows it as lost until `topo resume {name}` has "
-                "continued it"
+                f"{error}; {name} has ended ({outcome.reason}), and `topo status` shows it as lost until `topo resume {name}` "
+                "has continued it"
             )
             _LOG.error("%s", why)
             self.record(RecordError("SummaryNotStored", why))

@@ -40,7 +40,8 @@ def overviews(folders: Sequence[TopologyFolder], ask: AskOverview, deadline_s: f
     answers: dict[str, Overview | None] = {folder.name: None for folder in folders}
 
     def put(folder: TopologyFolder) -> None:
-        answers[folder.name] = ask(folder) if folder.is_running() else None
+        with suppress(TopoError):
+            answers[folder.name] = ask(folder) if folder.is_running() else None
 
     threads = [Thread(target=put, args=(folder,), daemon=True) for folder in folders]
     for thread in threads:

@@ -54,14 +54,24 @@ def current_status(folder: TopologyFolder, deadline_s: float, verb: str = "statu
 
 
 def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
-    """Return the row of a topology in `topo list`: LOST without a master, STARTING without an address, STALLED when mute."""
+    """Return the row of a topology in `topo list`.
+
+    It is LOST without a master, STARTING without an address, STALLED when mute, and UNKNOWN when its files cannot be read.
+    """
     try:
         return row_of(current_status(folder, deadline_s, "overview"))
     except AnswerTimeout as error:
         return stalled_row(folder, str(error))
     except TopoError as error:
-        word = "STARTING" if folder.is_running() else "LOST"
+        word = _word_without_status(folder)
         return {"topology": folder.name, "status": word, "reason": str(error), **dict.fromkeys(_FIGURES)}
+
+
+def _word_without_status(folder: TopologyFolder) -> str:
+    try:
+        return "STARTING" if folder.is_running() else "LOST"
+    except TopoError:
+        return "UNKNOWN"
 
 
 def stalled_row(folder: TopologyFolder, reason: str) -> dict[str, Any]:

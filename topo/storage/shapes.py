@@ -60,7 +60,7 @@ class FiguresShape(Struct):
     user: UserMetricsShape
 
 
-class ComponentShape(FiguresShape):
+class ComponentRowShape(FiguresShape):
     kind: str
     parallelism: int
     capacity: _Number
@@ -119,7 +119,7 @@ class SummaryShape(Struct):
     ended_ms: int
     totals: TotalsShape
     restarts: int
-    components: list[ComponentShape]
+    components: list[ComponentRowShape]
     tasks: list[TaskShape]
     workers: list[WorkerShape]
     checkpoints: CheckpointsShape | None = None

@@ -140,9 +140,15 @@ def _older(path: Path) -> Path:
 def json_lines(path: Path, shape: type | None = None) -> Iterator[dict[str, Any]]:
     """Yield the rows of a JSON lines file, oldest first; a torn row is passed over, a missing file is empty.
 
-    Raises TopoEnvironmentError at a row of another shape.
+    Raises TopoEnvironmentError at a row of another shape, and for a file that cannot be read.
     """
-    with suppress(FileNotFoundError), open(path, "rb") as file:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TopoEnvironmentError(f"cannot read {path}: {error.strerror}") from error
+    with open(descriptor, "rb") as file:
         for number, line in enumerate(file, 1):
             with suppress(ValueError):
                 row = json.loads(line)
@@ -279,11 +285,13 @@ class TopologyFolder(Struct, frozen=True):
         return (self.path / "lock").read_text(errors="replace")
 
     def is_running(self) -> bool:
-        """Whether a master holds the lock."""
+        """Whether a master holds the lock. Raises TopoEnvironmentError when that cannot be known."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDONLY)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise TopoEnvironmentError(f"cannot read {self.path / 'lock'}: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return False
@@ -387,7 +395,7 @@ class StateFolder:
 
         Raises:
             TopoEnvironmentError: it cannot be made.
-            ConfigError: others can look into it: code that topo runs is in there.
+            ConfigError: it is another user's, or others can look into it: code that topo runs is in there.
         """
         self._home = home
         self._topologies = home / "topologies"
@@ -398,7 +406,12 @@ class StateFolder:
             status = self._topologies.stat()
         except OSError as error:
             raise TopoEnvironmentError(f"cannot use {home}: {error.strerror}; set TOPO_HOME to a folder of your own") from error
-        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        if status.st_uid != os.getuid():
+            raise ConfigError(
+                f"{self._topologies} belongs to the user of id {status.st_uid}, and this command runs as {os.getuid()}: "
+                "become that user, or set TOPO_HOME to a folder of your own"
+            )
+        if status.st_mode & 0o077:
             raise ConfigError(f"{self._topologies} must be yours alone: chmod 700 it, or set TOPO_HOME")
 
     def _make(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from topo.errors import NotFoundError, TopoError, UserError
 from topo.master.windows import WINDOWS
-from topo.master_process.client import AnswerTimeout, LastingClient, Unreachable
+from topo.master_process.client import AnswerTimeout, LastingClient
 from topo.operate.diagnosis import diagnose
 from topo.operate.topology_index import list_row, row_of, stalled_row
 from topo.operate.traces import Traces, rows_of
@@ -171,7 +171,7 @@ class LiveTopology:
                 answer = await asyncio.to_thread(self._client.request, "overview", DEADLINE_S, window=window)
                 self._overviews = {of: one for of, one in self._overviews.items() if now - one[0] < 2 * IDLE_S}
                 self._overviews[window] = now, answer
-            except (Unreachable, AnswerTimeout, UserError) as error:
+            except TopoError as error:
                 self._overviews.clear()
                 self._row, self._summary = await asyncio.to_thread(_row_without_master, self.folder, error)
 

@@ -18,6 +18,7 @@ from topo.errors import UserError
 from topo.launch.request import RunRequest
 from topo.launch.submission import new_job
 from topo.operate.log_files import moment
+from topo.operate.overviews import ask_overview, look_at
 from topo.storage.state_folder import StateFolder
 from topo.storage.submitted import SparkCluster
 from topo.ui.live import SHARED_S, LiveHome, LiveTopology
@@ -53,6 +54,19 @@ def test_all_who_ask_for_the_same_within_a_moment_share_one_answer(tmp_path: Pat
         return [*found, await topology.alone(files, "a"), await topology.alone(files, "b")]
 
     assert run(tmp_path, ask) == ["1", "1", "1", "2", "1", "3", "4"]
+
+
+def test_a_topology_whose_files_cannot_be_read_leaves_the_list_to_the_others(tmp_path: Path) -> None:
+    closed, words = (StateFolder(tmp_path).create(name) for name in ("closed", "words"))
+    (closed.path / "lock").symlink_to("lock")
+
+    async def body() -> list[Any]:
+        return await LiveHome(tmp_path).rows()
+
+    rows = asyncio.run(body())
+    assert [(row["topology"], row["status"]) for row in rows] == [(closed.name, "UNKNOWN"), (words.name, "LOST")]
+    assert rows[0]["reason"] == f"cannot read {closed.path / 'lock'}: Too many levels of symbolic links"
+    assert look_at(StateFolder(tmp_path), [], ask_overview) == ({}, {closed.name: "", words.name: ""})
 
 
 def test_what_has_no_name_is_read_each_time(tmp_path: Path) -> None:

@@ -78,6 +78,16 @@ def test_a_home_that_others_can_look_into_is_refused(tmp_path: Path) -> None:
         StateFolder(tmp_path)
 
 
+def test_a_home_of_another_user_is_refused_and_chmod_not_recommended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    StateFolder(tmp_path)
+    own = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: own + 1)
+    with pytest.raises(
+        ConfigError, match=f"belongs to the user of id {own}, .* runs as {own + 1}: become that user, or set TOPO_HOME"
+    ):
+        StateFolder(tmp_path)
+
+
 def test_a_home_that_cannot_be_made_is_the_environments_fault(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TopoEnvironmentError, match="TOPO_HOME"):
