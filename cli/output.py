@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -27,7 +28,11 @@ def make_console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdecimal() else _UNBOUND_WIDTH
+    columns = os.environ.get("COLUMNS", "")
+    width = None if stream.isatty() or columns.isdecimal() else _UNBOUND_WIDTH
+    if columns.isdecimal() and int(columns) == 0:
+        # rich would print nothing at all. A terminal without a size has 0 columns, and `get_terminal_size` passes over that.
+        width = shutil.get_terminal_size().columns if stream.isatty() else _UNBOUND_WIDTH
     # rich would take FORCE_COLOR as a terminal; pipes and files get plain text.
     console = Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, force_terminal=stream.isatty())
     if not stderr:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from tests.cli.drive import call
+from tests.cli.drive import Terminal, call
 from topo.storage.state_folder import StateFolder
 from topo_cli.output import (
     ago,
@@ -114,6 +114,14 @@ def test_a_table_leaves_out_whole_columns_where_there_is_no_room() -> None:
 def test_a_table_keeps_two_columns_however_narrow_it_is() -> None:
     narrow = printed(12, COLUMNS)
     assert "why" in narrow and "tasks" not in narrow
+
+
+def test_columns_of_zero_are_no_width(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    make_console().print(Text("all of it"))
+    assert capsys.readouterr().out == "all of it\n"
+    with Terminal("doctor", COLUMNS="0") as terminal:
+        terminal.wait_for("package")
 
 
 def test_a_moment_of_another_day_has_its_date() -> None:
