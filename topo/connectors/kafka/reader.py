@@ -26,15 +26,17 @@ from topo.connectors.kafka.offsets import (
     Loss,
     Place,
     TopicPosition,
+    at_epoch,
     checked_position,
     continuation,
     cut_of,
+    era_and_epoch,
     era_of,
     is_other_topic,
     loss_error,
     next_era,
 )
-from topo.connectors.kafka.records import Bad, RecordFormat, SchemaMissing, by_partition, positions
+from topo.connectors.kafka.records import Bad, RecordFormat, SchemaMissing, by_epoch, by_partition, positions
 from topo.connectors.kafka.schema_waits import SchemaWaits
 from topo.connectors.kafka.settings import explained, explaining
 from topo.connectors.kafka.topic_reading import TopicReading
@@ -141,8 +143,9 @@ class KafkaReader:
             # The place in front of that record.
             position = (reading.era, max(offset - 1, BEGINNING))
         else:
-            era, last = position = checked_position(partition.name, position)
-            reading = self._hold(partition, era, BEGINNING if last == BEGINNING else last + 1)
+            text, last = position = checked_position(partition.name, position)
+            era, epoch = era_and_epoch(text)
+            reading = self._hold(partition, era, BEGINNING if last == BEGINNING else last + 1, epoch)
             if is_other_topic(era, topic_id):
                 self._lose(reading, Continuation(Loss.OTHER_TOPIC, next_era(era, topic_id), BEGINNING))
             elif (cut := self._cuts.get(partition.name)) is not None and cut[0] == era and reading.next > cut[1]:
@@ -160,8 +163,8 @@ class KafkaReader:
             self.prepare([partition], {})
         return self._begins[partition.name]
 
-    def _hold(self, partition: Partition, era: str, offset: int) -> TopicReading:
-        reading = self._readings[partition.name] = TopicReading(partition, era, offset, self._stops.get(partition.name))
+    def _hold(self, partition: Partition, era: str, offset: int, epoch: int = -1) -> TopicReading:
+        reading = self._readings[partition.name] = TopicReading(partition, era, offset, self._stops.get(partition.name), epoch)
         return reading
 
     def _lose(self, reading: TopicReading, found: Continuation) -> None:
@@ -270,7 +273,8 @@ class KafkaReader:
         offset = OFFSET_BEGINNING if reading.next == BEGINNING else reading.next
         self._overtake()
         with explaining(f"partition {reading.partition.name!r} cannot be read", self._settings):
-            self._consumer.incremental_assign([client_partition(reading.partition, offset)])
+            # With an epoch the broker is asked first whether it has the record in front of that.
+            self._consumer.incremental_assign([client_partition(reading.partition, offset, reading.checked_epoch)])
         reading.is_read, reading.is_waiting = True, False
 
     def _read_no_more(self, reading: TopicReading) -> None:
@@ -313,14 +317,17 @@ class KafkaReader:
         self._bytes.add(sum(map(len, filter(None, values))))
         for (topic, number), records, of_records in by_partition(messages, values, self._cluster.only_topic):
             reading = self._readings.get(partition_of(topic, number).name)
-            # Also while a loss is looked into: these are in front of it.
-            if reading is not None and reading.is_read:
-                self._give_records(reading, records, of_records, output)
+            for epoch, run, of_run in by_epoch(records, of_records):
+                # Also while a loss is looked into: these are in front of it.
+                if reading is not None and reading.is_read:
+                    self._give_records(reading, epoch, run, of_run, output)
 
     def _give_records(
-        self, reading: TopicReading, records: Sequence[Any], values: Sequence[bytes | None], output: PartitionOutput
+        self, reading: TopicReading, epoch: int, records: Sequence[Any], values: Sequence[bytes | None], output: PartitionOutput
     ) -> None:
-        partition, era, stop = reading.partition, reading.era, reading.stop
+        # Positions rise also where a record has no epoch, as those of old formats.
+        reading.epoch = max(reading.epoch, epoch)
+        partition, era, stop = reading.partition, at_epoch(reading.era, reading.epoch), reading.stop
         last = records[-1].offset()
         if stop is not None and last >= stop:
             pairs = [(record, value) for record, value in zip(records, values, strict=True) if record.offset() < stop]
@@ -331,7 +338,7 @@ class KafkaReader:
             elif isinstance(decoded, SchemaMissing):
                 self._read_no_more(reading)
                 # A loss behind it is met again.
-                reading.next, reading.is_waiting, reading.is_asking = decoded.offset, True, False
+                reading.wait_at(decoded.offset)
                 self._schemas.add(reading, decoded.needed)
                 return
             else:
@@ -340,7 +347,7 @@ class KafkaReader:
             kind, stamp = records[0].timestamp()
             if kind and stamp >= 0:
                 self._age.record(max(0.0, time.time() * 1000 - stamp), len(records))
-        reading.next = max(reading.next, last + 1)
+        reading.read_to(last, epoch)
         if stop is not None and reading.next >= stop:
             self._end(reading, output)
 
@@ -353,7 +360,7 @@ class KafkaReader:
         if reading.found is not None:
             (asked, found), reading.found = reading.found, None
             output.lost(reading.partition, found.count, loss_error(reading.partition.name, asked, found))
-            reading.era, reading.next = found.era, found.offset
+            reading.begin_era(found.era, found.offset)
             if not reading.is_paused:
                 self._read_no_more(reading)
                 self._read_from(reading)
@@ -367,8 +374,7 @@ class KafkaReader:
         reading = None if topic is None else self._readings.get(partition_of(topic, message.partition()).name)
         if error.code() == self._eof:
             if reading is not None and reading.is_read:
-                # Control records and compacted ones have no message: the end may be further than the last record.
-                reading.next = max(reading.next, message.offset())
+                reading.pass_to(message.offset())
         elif reading is None:
             if topic is None:
                 self._connection.failed(error)
@@ -411,6 +417,8 @@ class KafkaReader:
                 reading.next = offset
                 self._lose(reading, found)
             else:
+                # By its epochs the broker has said that it does not have the record, and by its offsets that it does.
+                reading.has_epoch = False
                 self._continue(reading)
 
     def _continue(self, reading: TopicReading) -> None:
