@@ -75,6 +75,11 @@ def exit_of(error: BaseException) -> int:
     if isinstance(error, FileNotFoundError) and _is_folder_removed():
         _say(lambda: click.echo("Error: the folder in which this command was started was removed: cd into another one", err=True))
         return Exit.USAGE
+    if isinstance(error, UnicodeEncodeError) and (encoding := sys.getfilesystemencoding()) != "utf-8":
+        text = ascii(error.object[error.start : error.end])
+        fix = "set PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8"
+        _say(lambda: click.echo(f"Error: the encoding of this locale, {encoding}, cannot write {text}; {fix}", err=True))
+        return Exit.USAGE
     # Imported late: most commands end without an error, and --help must be quick.
     from topo.errors import TopoError, TopoInternalError, UserError
     from topo.master_process.client import AnswerTimeout, Unreachable

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -129,6 +130,18 @@ def test_each_command_ends_quietly_when_nothing_reads_its_output(flow: Path, top
         text for text in texts if text.startswith("state show") and "json" not in text
     ]
     assert not [lines for lines in talk.values() if "rror" in lines]
+
+
+def test_a_file_name_that_the_locale_cannot_write_is_named_and_no_traceback_shown(tmp_path: Path, topo_home: Path) -> None:
+    file = tmp_path / "zähler.py"
+    file.write_text(NAMES)
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TOPO_HOME": str(topo_home)}
+    done = subprocess.run([*TOPO, "run", file], env=plain, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"Error: the encoding of this locale, ascii, cannot write '.*'; set PYTHONUTF8=1, or a locale such as LC_ALL=C.UTF-8\n",
+        done.stderr,
+    )
 
 
 def test_output_that_the_disk_has_no_room_for_is_a_failure_and_no_traceback() -> None:
