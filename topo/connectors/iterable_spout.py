@@ -11,6 +11,7 @@ from topo.api.arguments import texts_of
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.errors import UserError
+from topo.user_errors import blame
 
 _MOST_AT_ONCE = 64
 """Items that are skipped between two looks at the time: each may take long to come."""
@@ -86,7 +87,12 @@ class IterableSpout(RetryingSpout):
 
     def _begin(self) -> None:
         """Iterate from the first item on."""
-        self._all: Iterator[Any] | None = iter(self._items() if callable(self._items) else self._items)
+        items = self._items() if callable(self._items) else self._items
+        if callable(self._items) and not (isinstance(items, Iterable) or hasattr(items, "__getitem__")):
+            error = UserError(f"the function of the items returned {items!r:.60} ({type(items).__name__}); return a list of them")
+            blame(error, self._items)
+            raise error
+        self._all: Iterator[Any] | None = iter(items)
         self._to_skip, self._at_once = self._next, 1
         # Until the position is reached there is nothing to emit.
         self._remaining: Iterator[Any] = iter(()) if self._to_skip else islice(self._all, 0, None, self._stride)

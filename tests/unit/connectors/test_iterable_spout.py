@@ -218,3 +218,14 @@ def test_error_while_skipping_is_raised_again_and_is_no_end() -> None:
 def test_items_that_could_not_be_read_again_are_refused(items: Any, problem: str) -> None:
     with pytest.raises(UserError, match=problem):
         IterableSpout(items)
+
+
+@pytest.mark.parametrize("made", [None, 5])
+def test_a_function_that_returns_no_items_is_refused(made: Any) -> None:
+    def forgets() -> Any:
+        return made
+
+    spout = IterableSpout(forgets)
+    why = rf"^the function of the items returned {made} \({type(made).__name__}\); return a list"
+    with pytest.raises(UserError, match=why):
+        opened(spout)
