@@ -63,6 +63,14 @@ def test_each_row_is_a_request(receiver: Receiver) -> None:
     assert context.metrics.counter("bytes").value == sum(map(len, receiver.bodies))
 
 
+@pytest.mark.parametrize("empty", [None, ""])
+def test_a_row_without_an_id_is_no_repeat_of_another_one(receiver: Receiver, empty: Any) -> None:
+    results, _ = send(HttpSink(receiver.url, id="n"), *rows(empty, 0, empty))
+    assert [type(result) for result in results] == [UserError, type(None), UserError]
+    assert f"has {empty!r} as its id" in str(results[0])
+    assert [one.headers["Idempotency-Key"] for one in receiver.requests] == ["flow.out.0"]
+
+
 @pytest.mark.parametrize("end", ["{n}", "1"])
 def test_braces_that_are_meant_stand_twice_in_the_url(receiver: Receiver, end: str) -> None:
     results, _ = send(HttpSink(f"{receiver.url}/{{{{x}}}}/{end}"), *rows(1))

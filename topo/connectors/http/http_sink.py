@@ -149,7 +149,7 @@ class HttpSink(AsyncBolt):
 
         Raises:
             PeerError: the receiver has refused it, or was not reached in time.
-            UserError: it cannot be encoded.
+            UserError: it cannot be encoded, or has no id.
         """
         body = self._encode(tup)
         url = self._url if not self._url_fields else _filled(self._url, tup, self._url_fields)
@@ -164,6 +164,9 @@ class HttpSink(AsyncBolt):
 
     def _id_of(self, tup: Tuple) -> str:
         given = os.urandom(16).hex() if self._id is None else self._id(tup)
+        if given is None or given == "":
+            # Rows of one id would be repeats to the receiver, which takes one of them.
+            raise UserError(f"a tuple from {tup.component!r} has {given!r} as its id, which has to distinguish it from others")
         name = f"{self._prefix}.{given}"
         if len(name) <= LONGEST_ID and name.isascii() and name.isprintable():
             return name
