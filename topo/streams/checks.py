@@ -384,7 +384,7 @@ def _processes(graph: Graph) -> Iterator[str]:
             yield f"{node}: process takes a KeyedProcess; got {process!r:.60} ({type(process).__name__})"
         elif (first := seen.setdefault(id(process), node)) is not node:
             yield f"{first} and {node} share one instance, and with it its state; give each its own"
-        elif node.kind != "dedupe":
+        else:
             yield from (f"{node}: {problem}" for declared in declared_state(process) for problem in _state(declared))
             for name, value in vars(process).items():
                 if isinstance(value, KeyedDeclaration):

@@ -15,7 +15,6 @@ from typing import Any, Final
 from topo.api.bolt import BasicBolt, BasicCollector, StatefulBolt
 from topo.api.context import TaskContext
 from topo.api.groupings import CustomGrouping
-from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector, WindowContext
@@ -24,10 +23,8 @@ from topo.errors import ResultsLostError, UserError
 from topo.streams.chain import Chain, Leaf, inlined, run_one, walk
 from topo.streams.functions import list_problem
 from topo.streams.joins import WindowJoin
-from topo.streams.process import OUT_EMIT, KeyedProcess, install
 from topo.streams.records import KEY, SCALARS, Layout
-from topo.streams.results import EmitWhen, SideOutput, Windowed
-from topo.user_errors import call_for_effect, returned
+from topo.streams.results import EmitWhen, Windowed
 
 MISSING: Final = object()
 _ATTEMPTS: Final = 3
@@ -315,67 +312,6 @@ class RunningBolt(StatefulBolt):
 def _own_copy(value: Any) -> Any:
     """Return a value that the user's function may change: when it, or an operator behind it, raises, the state is as before."""
     return value if type(value) in SCALARS else deepcopy(value)
-
-
-class KeyedProcessBolt(ProcessBolt):
-    """A user's `KeyedProcess`, here `process`; `sides` has the chain of each side output with a reader."""
-
-    def __init__(
-        self,
-        process: KeyedProcess[Any, Any, Any],
-        chain: Chain,
-        sides: Mapping[str, Chain],
-        layout: Layout,
-        outputs: OutputFields,
-    ) -> None:
-        super().__init__(KEY)
-        self._user, self.chain, self._sides, self._layout = process, chain, dict(sides), layout
-        self.outputs = dict(outputs)
-
-    def open(self, context: ProcessContext) -> None:
-        """Compile the chains, and give the user's object its state."""
-        chains = {"": self.chain, **self._sides}
-        for chain in chains.values():
-            chain.open(None)
-        self._out = _ProcessOutput({name: chain.compiled("run(k, r, emit)") for name, chain in chains.items()})
-        self._record = self._layout.unpacker(1)
-        install(self._user, context.state)
-        self._user.open()
-
-    def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
-        """Call the user's function."""
-        out = self._out
-        out.collect, out.context = collector.emit, context
-        if (value := self._user.process(self._record(tup.values), context, out)) is not None:
-            raise returned(self._user.process, value, OUT_EMIT)
-
-    def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:
-        """Call the user's function."""
-        out = self._out
-        out.collect, out.context = collector.emit, context
-        call_for_effect(self._user.on_timer, timestamp, context, out, fix=OUT_EMIT)
-
-    def close(self) -> None:
-        """Close the user's object."""
-        self._user.close()
-
-
-class _ProcessOutput:
-    """Runs the chain behind a process for each record that it emits."""
-
-    collect: Callable[..., None]
-    context: ProcessContext
-
-    def __init__(self, chains: Mapping[str, Callable[..., None]]) -> None:
-        self._main = chains[""]
-        self._sides = chains
-
-    def emit(self, record: Any) -> None:
-        self._main(self.context.key, record, self.collect)
-
-    def side(self, tag: SideOutput[Any], record: Any) -> None:
-        if (run := self._sides.get(tag.name)) is not None:
-            run(self.context.key, record, self.collect)
 
 
 class WindowResults(ProcessWindowFunction):

@@ -30,9 +30,9 @@ STEPS = frozenset({
 """Operators of one record at a time. They run in the task that has made the record, as one generated function."""
 RUNNING = frozenset({"count", "reduce", "fold"})
 """Operators with a running result for each key."""
-PROCESSES = frozenset({"process", "connect", "dedupe", "interval_join", "join_table", "changes"})
+PROCESSES = frozenset({"process", "connect", "interval_join", "join_table", "changes"})
 """Operators that run a `KeyedProcess`, of the user's or their own."""
-KEYED = RUNNING | PROCESSES | {"window"}
+KEYED = RUNNING | PROCESSES | {"window", "dedupe"}
 """Operators with state by key: records of a key meet in one task."""
 STATEFUL = KEYED | {"enrich", "batch"}
 """Operators with state."""

@@ -24,7 +24,7 @@ from topo.errors import TopologyError, UserError
 from topo.streams.async_calls import AsyncCall
 from topo.streams.broadcasting import EnrichBolt
 from topo.streams.chain import Chain, ChainStep, Leaf, opener
-from topo.streams.components import KeyedProcessBolt, RunningBolt, SameTask, StepsBolt, spout_of_items
+from topo.streams.components import RunningBolt, SameTask, StepsBolt, spout_of_items
 from topo.streams.graph import (
     KEYED,
     MAIN,
@@ -44,6 +44,7 @@ from topo.streams.graph import (
 from topo.streams.lowered import LoweredComponent, StreamEdge
 from topo.streams.naming import component_ids, identity, state_types
 from topo.streams.process import KeyedProcess
+from topo.streams.process_bolts import FirstBolt, KeyedProcessBolt
 from topo.streams.records import KEY, UNKNOWN, Layout, layout_of
 from topo.streams.window_bolts import LATE_STREAM, batch_bolt, window_bolt
 
@@ -259,6 +260,8 @@ class Lowering:
                     sides[side.removeprefix(SIDE)] = self._chain(name, node, [(node, side)], streams, stamps=False)[0]
             chains += sides.values()
             bolt = KeyedProcessBolt(function, chain, sides, layout, outputs)
+        elif node.kind == "dedupe":
+            bolt = FirstBolt(function, chain, layout, outputs)
         elif node.kind == "enrich":
             table = node.inputs[1][0]
             rows = self._edges[id(table)]

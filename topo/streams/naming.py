@@ -9,7 +9,7 @@ from typing import Any, Union, get_args, get_origin
 
 from topo.streams.captured import own_function
 from topo.streams.graph import KEYED, READER, SOURCES, STATEFUL, Node, keyed_by
-from topo.streams.process import KeyedMap, KeyedProcess, declared_state
+from topo.streams.process import First, KeyedMap, KeyedProcess, declared_state
 from topo.streams.records import has_fields, layout_of
 
 _SHORT = {
@@ -77,7 +77,8 @@ def state_types(node: Node, function: Any) -> dict[str, str]:
     Of a record its fields matter, and not its class.
     """
     found = {}
-    for one in declared_state(function) if isinstance(function, KeyedProcess) else ():
+    declared = [function.seen] if isinstance(function, First) else []
+    for one in declared_state(function) if isinstance(function, KeyedProcess) else declared:
         if one.method:
             types = (one.keys_of, one.of) if isinstance(one, KeyedMap) else (one.of,)
             spelled = ["records" if has_fields(of) else _type_spelled(of) for of in types]

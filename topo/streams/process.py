@@ -180,18 +180,12 @@ class KeyedMap(KeyedDeclaration[V], Generic[K, V]):
         self._handle()
 
 
-def first_of_key(within: str | timedelta | None) -> KeyedProcess[Any, Any, Any]:
-    """Return a process that emits the first record of each key, and again the first one after `within` by the clock."""
+class First:
+    """The state of `dedupe`: whether a record of the key was seen, and within which time by the clock."""
 
-    class First(KeyedProcess[Any, Any, Any]):
-        seen = KeyedValue(bool, ttl=within)
-
-        def process(self, record: Any, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
-            if self.seen.get() is None:
-                self.seen.set(True)
-                out.emit(record)
-
-    return First()
+    def __init__(self, within: str | timedelta | None) -> None:
+        self.seen = KeyedValue(bool, ttl=within)
+        self.seen.name = "seen"
 
 
 def declared_state(process: KeyedProcess[Any, Any, Any]) -> list[KeyedDeclaration[Any]]:

@@ -24,7 +24,7 @@ from topo.streams.pairing import (
     table_joined,
     window_joined,
 )
-from topo.streams.process import KeyedProcess, first_of_key
+from topo.streams.process import First, KeyedProcess
 from topo.streams.records import known_type
 from topo.streams.results import EACH, Change, EmitWhen, SideOutput, Sortable, Windowed
 from topo.streams.type_names import K2, R1, R2, R3, C, K, LateTags, N, Name, Of, R, S, SinkBolt, T, T_co, U, V, W
@@ -248,8 +248,8 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
 
     def dedupe(self, *, within: str | timedelta | None = None, name: Name = None) -> KeyedStream[K, T_co]:
         """Keep the first record of each key; with `within` also the first one after that time by the clock, and so on."""
-        process, record = first_of_key(within), self._record
-        return KeyedStream(self._graph, self._add("dedupe", process, record=record, name=name, keyed=True, within=within))
+        record = self._record
+        return KeyedStream(self._graph, self._add("dedupe", First(within), record=record, name=name, keyed=True, within=within))
 
     def process(self, process: KeyedProcess[K, T_co, R], *, of: Of[R] = None, name: Name = None) -> KeyedStream[K, R]:
         """Run a function with state and timers for each key. Its side outputs are read with `side(tag)`."""

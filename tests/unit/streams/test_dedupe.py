@@ -8,7 +8,7 @@ import pytest
 
 from topo import TopologyError
 from topo.streams import StreamBuilder
-from topo.testing import StreamTest
+from topo.testing import END, StreamTest, TopologyTest
 
 pytestmark = pytest.mark.long
 
@@ -36,3 +36,23 @@ def test_a_time_that_is_none_is_refused_at_build(within: Any) -> None:
     [problem] = caught.value.problems
     assert problem.startswith("dedupe at test_dedupe.py:")
     assert f"within={within!r}" in problem
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_record_is_seen_once_the_operators_behind_have_taken_it(delivery: str) -> None:
+    seen: list[int] = []
+    calls: list[int] = []
+
+    def flaky(number: int) -> int:
+        calls.append(number)
+        if len(calls) == 1:
+            raise ValueError(number)
+        return number
+
+    def program() -> StreamBuilder:
+        flow = StreamBuilder("program").config(delivery=delivery)
+        flow.from_iterable([7, 7]).key_by(lambda number: number).dedupe(name="first").map(flaky).values().to(seen.append)
+        return flow
+
+    TopologyTest(program, {"items": [7, END]}).run()
+    assert seen == [7] and calls == [7, 7]

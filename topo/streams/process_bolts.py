@@ -1,0 +1,99 @@
+"""The bolts of functions with state and timers for each key, and of `dedupe`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
+from topo.api.tuples import Tuple
+from topo.streams.chain import Chain
+from topo.streams.components import OutputFields, reading
+from topo.streams.process import OUT_EMIT, First, KeyedProcess, install
+from topo.streams.records import KEY, Layout
+from topo.streams.results import SideOutput
+from topo.user_errors import call_for_effect, returned
+
+
+class KeyedProcessBolt(ProcessBolt):
+    """A user's `KeyedProcess`, here `process`; `sides` has the chain of each side output with a reader."""
+
+    def __init__(
+        self,
+        process: KeyedProcess[Any, Any, Any],
+        chain: Chain,
+        sides: Mapping[str, Chain],
+        layout: Layout,
+        outputs: OutputFields,
+    ) -> None:
+        super().__init__(KEY)
+        self._user, self.chain, self._sides, self._layout = process, chain, dict(sides), layout
+        self.outputs = dict(outputs)
+
+    def open(self, context: ProcessContext) -> None:
+        """Compile the chains, and give the user's object its state."""
+        chains = {"": self.chain, **self._sides}
+        for chain in chains.values():
+            chain.open(None)
+        self._out = _ProcessOutput({name: chain.compiled("run(k, r, emit)") for name, chain in chains.items()})
+        self._record = self._layout.unpacker(1)
+        install(self._user, context.state)
+        self._user.open()
+
+    def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
+        """Call the user's function."""
+        out, values = self._out, tup.values
+        out.collect, out.key = collector.emit, values[0]
+        if (value := self._user.process(self._record(values), context, out)) is not None:
+            raise returned(self._user.process, value, OUT_EMIT)
+
+    def on_timer(self, timestamp: int, context: ProcessContext, collector: ProcessCollector) -> None:
+        """Call the user's function."""
+        out = self._out
+        out.collect, out.key = collector.emit, context.key
+        call_for_effect(self._user.on_timer, timestamp, context, out, fix=OUT_EMIT)
+
+    def close(self) -> None:
+        """Close the user's object."""
+        self._user.close()
+
+
+class _ProcessOutput:
+    """Runs the chain behind a process for each record that it emits."""
+
+    collect: Callable[..., None]
+    key: Any
+
+    def __init__(self, chains: Mapping[str, Callable[..., None]]) -> None:
+        self._main = chains[""]
+        self._sides = chains
+
+    def emit(self, record: Any) -> None:
+        self._main(self.key, record, self.collect)
+
+    def side(self, tag: SideOutput[Any], record: Any) -> None:
+        if (run := self._sides.get(tag.name)) is not None:
+            run(self.key, record, self.collect)
+
+
+class FirstBolt(ProcessBolt):
+    """`dedupe`: runs the chain for the first record of each key. Of a key that was seen no record is made."""
+
+    def __init__(self, first: First, chain: Chain, layout: Layout, outputs: OutputFields) -> None:
+        super().__init__(KEY)
+        self._first, self.chain, self._layout = first, chain, layout
+        self.outputs = dict(outputs)
+
+    def open(self, context: ProcessContext) -> None:
+        """Compile the chain, and take the state."""
+        self.chain.open(None)
+        space: dict[str, Any] = {}
+        before = reading(self._layout, True, space)
+        self._run = self.chain.compiled("run(values, emit)", before, (), space)
+        self._seen = self._first.seen.installed(context.state, self.chain.label)
+
+    def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
+        """Run the chain, unless the key was seen. Its record is seen when no operator of the chain has raised."""
+        if self._seen.get() is None:
+            self._run(tup.values, collector.emit)
+            self._seen.set(True)
