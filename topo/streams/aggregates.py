@@ -43,7 +43,7 @@ class Aggregate(ABC, Generic[T_contra, R_co]):
         """Return the accumulator of both; session windows merge."""
 
 
-class Fold(Aggregate[T, R_co]):
+class ValueFold(Aggregate[T, R_co]):
     """An aggregate of what a function returns for each record.
 
     Args:
@@ -82,7 +82,7 @@ class Fold(Aggregate[T, R_co]):
         return None if place is None or self._same is None else self._same(place + 1)
 
 
-class RecordCount(Fold[object, int]):
+class RecordCount(ValueFold[object, int]):
     """The number of records, which nothing of a record matters to."""
 
     def __init__(self) -> None:
@@ -99,12 +99,12 @@ def count() -> Aggregate[object, int]:
 
 def sum_of(of: Callable[[T], N]) -> Aggregate[T, N]:
     """Return the sum of a value of each record; 0 to begin with, so integers stay integers."""
-    return Fold(of, 0, _plus, _plus, same=Sum)
+    return ValueFold(of, 0, _plus, _plus, same=Sum)
 
 
 def mean_of(of: Callable[[T], float]) -> Aggregate[T, float]:
     """Return the arithmetic mean of a value of each record."""
-    return Fold(
+    return ValueFold(
         of,
         (0, 0),
         lambda both, value: (both[0] + value, both[1] + 1),
@@ -134,4 +134,4 @@ def _extreme(of: Callable[[T], C], choose: Callable[[Any, Any], Any]) -> Aggrega
             return second if first is None else first
         return choose(first, second)
 
-    return Fold(of, None, merge, merge)
+    return ValueFold(of, None, merge, merge)

@@ -20,7 +20,7 @@ from topo.api.triggers import (
 )
 from topo.api.windows import CountWindows, SessionWindows, SlidingWindows, TumblingWindows, WindowStagger
 from topo.errors import UserError
-from topo.streams.aggregates import Aggregate, Fold
+from topo.streams.aggregates import Aggregate, ValueFold
 from topo.streams.records import Layout
 
 TimeWindows = TumblingWindows | SlidingWindows | SessionWindows
@@ -150,7 +150,7 @@ class RecordAggregate(AggregateFunction):
 
     def bind(self, fields: tuple[str, ...]) -> AggregateFunction:
         record = self._record = self._layout.unpacker(1)
-        over = [part.over_field(self._layout) if isinstance(part, Fold) else None for part in self.parts]
+        over = [part.over_field(self._layout) if isinstance(part, ValueFold) else None for part in self.parts]
         if all(over):
             self.over_fields = Together(**{f"part{number}": one for number, one in enumerate(over) if one is not None})
         if len(self.parts) == 1:
