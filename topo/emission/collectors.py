@@ -28,7 +28,10 @@ class AnchoringCollector(Emit, Emitter):
     ) -> None:
         super().__init__(component, streams, report, codec)
         self.add_plain: Callable[[Row], None] = self._rows.append
-        """Takes a row of the main stream that has its width and holds only ATOMS, from the task's own thread."""
+        """Takes a row of the main stream that has its width and holds only ATOMS, from the task's own thread.
+
+        Of a stream of counted rows it takes a str, too (`topo.emission.counted_rows`).
+        """
 
     _emit_slow = Emitter._append
     elsewhere = "a BasicBolt's rows belong to its current input: emit in the call, or take a Bolt, which any thread may use"

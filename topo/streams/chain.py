@@ -119,7 +119,7 @@ class Chain:
 
     def compiled(
         self, head: str, before: Sequence[str] = (), after: Sequence[str] = (), space: dict[str, Any] | None = None,
-        *, adds: bool = False, ahead: Sequence[str] | None = None,
+        *, adds: bool = False, counts: bool = False, ahead: Sequence[str] | None = None,
     ) -> Callable[..., None]:  # fmt: skip
         """Return the function of the chain.
 
@@ -129,9 +129,10 @@ class Chain:
             after: lines behind it, which run when no operator has raised.
             space: names that these lines use.
             adds: `before` sets `add`, which takes rows of the main stream that need no check.
+            counts: it sets `add_key`, too, which takes the key of a counted row.
             ahead: lines ahead of a loop in which all others are, over `values` in `rows`; None: there is no loop.
         """
-        writer, depth = _Writer(self, space or {}, adds=adds), 2
+        writer, depth = _Writer(self, space or {}, adds=adds, counts=counts), 2
         if ahead is not None:
             writer.put(depth, self, *ahead, "for values in rows:")
             depth += 1
@@ -142,12 +143,12 @@ class Chain:
 
     def compiled_loop(
         self, ahead: Sequence[str], before: Sequence[str], after: Sequence[str], space: dict[str, Any], streams: int, *,
-        adds: bool = False,
+        adds: bool = False, counts: bool = False,
     ) -> Callable[..., None]:  # fmt: skip
         """Return the function of the chain for a slice of rows, as `run_loop` of `topo.hot` calls it.
 
         Args:
-            ahead, before, after, space, adds: as of `compiled`.
+            ahead, before, after, space, adds, counts: as of `compiled`.
             streams: how many the component has; the notes of the ends of one are shorter.
         """
         if streams <= 1:
@@ -156,7 +157,8 @@ class Chain:
         else:
             end = "for out, ends in streams: ends.append(len(out))"
             after = [*after, "if sum([len(out) for out, _ in streams]) > limit: break", end]
-        return self.compiled("run_rows(rows, collector, streams, limit)", before, after, space, adds=adds, ahead=ahead)
+        head = "run_rows(rows, collector, streams, limit)"
+        return self.compiled(head, before, after, space, adds=adds, counts=counts, ahead=ahead)
 
 
 def run_one(run_rows: Callable[..., None], values: Any, collector: Any, streams: int) -> None:
@@ -191,8 +193,8 @@ def walk(tree: Iterable[ChainStep | Leaf]) -> Iterable[ChainStep | Leaf]:
 
 
 class _Writer:
-    def __init__(self, chain: Chain, space: dict[str, Any], *, adds: bool) -> None:
-        self._chain, self._adds = chain, adds
+    def __init__(self, chain: Chain, space: dict[str, Any], *, adds: bool, counts: bool) -> None:
+        self._chain, self._adds, self._counts = chain, adds, counts
         self._lines: list[str] = []
         self._owners: list[Chain | ChainStep | Leaf] = []
         self._space = {**space, "SCALARS": SCALARS, "KEYS": _KEYS, "LISTS": _LISTS, "DecodeError": msgspec.DecodeError}
@@ -271,6 +273,9 @@ class _Writer:
         row = f"({', '.join([*values, f'*{r}'] if leaf.spread else values)},)"
         if self._adds and not t and leaf.stream == DEFAULT_STREAM and not leaf.spread and set(values) <= {k, r, "1"}:
             # The check that `emit` would make, in line.
+            if leaf.counted and self._counts:
+                self.put(depth, leaf, f"if type({k}) is str: add_key({k})", f"else: emit({row})")
+                return
             plain = " and ".join(f"type({value}) is str" for value in dict.fromkeys(values) if value != "1")
             self.put(depth, leaf, f"if {plain}: add({row})", f"else: emit({row})")
             return

@@ -30,6 +30,7 @@ MISSING: Final = object()
 _ATTEMPTS: Final = 3
 """How often the result of a key is tried at the end of the input."""
 OUTPUT = ("emit = collector.emit", "add = getattr(collector, 'add_plain', emit)")
+_ADD_KEY = "add_key = getattr(collector, 'add_plain', lambda key: emit((key, 1)))"
 
 OutputFields = Mapping[str, tuple[str, ...]]
 """Fields of each output stream."""
@@ -102,7 +103,9 @@ class StepsBolt(BasicBolt):
         space: dict[str, Any] = {}
         before = reading(self._layout, self._keyed, space, self._positions)
         self.chain.open(context)
-        self.__run_rows__ = self.chain.compiled_loop(OUTPUT, before, (), space, self._streams, adds=True)
+        counts = bool(self.counted_streams)
+        ahead = (*OUTPUT, _ADD_KEY) if counts else OUTPUT
+        self.__run_rows__ = self.chain.compiled_loop(ahead, before, (), space, self._streams, adds=True, counts=counts)
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Run the chain for one row. The engine calls `__run_rows__` for many."""

@@ -14,7 +14,7 @@ from topo.api.bolt import BasicBolt, StatefulBolt
 from topo.api.tuples import Tuple
 from topo.checkpoint.alignment import Snapshot
 from topo.emission.collectors import AnchoringCollector
-from topo.emission.counted_rows import add_up
+from topo.emission.counted_rows import add_up, spell_out
 from topo.errors import EmitError
 from topo.hot import run_inputs, run_loop
 from topo.operators.state.handles import KeyContext
@@ -48,8 +48,8 @@ class BasicBoltKind:
         self._guarantee = guarantee
         self._collector = collector
         # Tracked rows stay apart.
-        is_tracked = parts.state.config.delivery == "at_least_once"
-        counted: Set[str] = frozenset() if is_tracked else getattr(bolt, "counted_streams", frozenset())
+        self._add_up = spell_out if parts.state.config.delivery == "at_least_once" else add_up
+        counted: Set[str] = getattr(bolt, "counted_streams", frozenset())
         self._counted = [stream for stream in collector.streams if stream.declaration.name in counted]
         self._key_groups = KeyContext(parts.state.plan.component(parts.state.component_id).max_parallelism).group_of
 
@@ -91,7 +91,7 @@ class BasicBoltKind:
         """Make the calls of a slice, and settle."""
         failures = self._execute(batch, first, last)
         for stream in self._counted:
-            add_up(stream)
+            self._add_up(stream)
         self._guarantee.settle_slice(self._collector.streams, batch, first, batch.done, failures, now)
 
     def _execute(self, batch: Batch, first: int, last: int) -> dict[int, Exception]:
