@@ -60,3 +60,14 @@ def test_rows_are_added_up_where_results_wait_and_rows_are_not_tracked(delivery:
     test.run()
     executed = test.status()["totals"]["executed"]  # of the acker, too
     assert (executed < 20) is adds_up, executed
+
+
+def test_rows_stay_apart_where_only_the_run_tracks_them() -> None:
+    seen: dict[Any, int] = {}
+    flow = StreamBuilder("counted").config(delivery="exactly_once")
+    words = flow.from_iterable(["x"], of=str).flat_map(str.split)
+    words.key_by(lambda word: word).count(emit=AT_END).to(lambda entry: seen.update([entry]))
+    test = TopologyTest(flow, {"items": [" ".join(["a", "b"] * 100), END]}, delivery="at_least_once")
+    test.run()
+    assert test.status()["totals"]["executed"] > 200
+    assert seen == {"a": 100, "b": 100}
