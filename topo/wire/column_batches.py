@@ -56,7 +56,7 @@ def _check(table: Any) -> None:
     table.validate()
     pa = pyarrow()
     for column in table.columns:
-        # Arrow checks each text by itself. Where all are ASCII, which one look tells, only their places are left to check.
+        # Arrow checks text after text. Where all are ASCII, as one look at the buffer shows, only places are left to check.
         texts = column.buffers()[2] if pa.types.is_string(column.type) else None
         if texts is not None and texts.to_pybytes().isascii():
             column = column.view(pa.binary())
