@@ -206,7 +206,7 @@ class Task:
 
         SLICE of input: mark it as in flight, call user code, settle, clear the mark, FLUSH if it is due.
         SETTLE: read timestamps, route the rows of each stream, then account for inputs; report errors of user code last.
-        FLUSH: rows first, for no value may leave ahead of the rows it stands for; then causes to the master ahead of the FAILs.
+        FLUSH: rows first, then ids; causes to the master ahead of the FAILs.
         BARRIER on all edges: settle, send all rows, take the snapshot, send the barrier on; ack it when the snapshot is stored.
         """
         state, inbound, outbound = self.state, self.inbound, self.outbound

@@ -1,6 +1,9 @@
 """Ids that a task owes the ackers: for each root one value, the XOR of what its calls have processed and emitted.
 
-Values of a root are combined until they leave, and they leave only behind the rows that they stand for.
+Values of a root are combined until they leave. They are made when the rows that they stand for have been routed, so each has the
+edges of these rows, also of those that wait in a buffer for their frame. A full batch of values may overtake such rows: their
+edges keep the root open until their receiver has acked them, and a row that no frame can carry fails its root, whose value
+is not zero then. Where all ids leave (`flush`) the rows go first, so that a message is done no later than it need be.
 """
 
 from __future__ import annotations
@@ -69,14 +72,14 @@ class OwedIds:
         return self.since is not None and now >= self.since + IN_PASSING * self._interval_s
 
     def flush_full(self, now: float) -> None:
-        """Send the ids if they are a batch, or if a fail or a touch is among them."""
+        """Send the ids if they are a batch, or if a fail or a touch is among them; rows may still be buffered."""
         if len(self.acks) >= self._batch_size or self.fails or self.touches:
             self.flush()
         if self.since is None and (self.acks or self.trees):
             self.since = now
 
     def flush(self) -> None:
-        """Send all ids; the rows that they stand for have left."""
+        """Send all ids; the rows that they stand for have been routed."""
         self.since = None
         if self.trees:
             roots, values = zip(*self.trees, strict=True)

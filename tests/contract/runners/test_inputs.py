@@ -10,8 +10,12 @@ import pytest
 
 from tests.contract.runners.kinds import KINDS, Neighbours
 from tests.rows import rows_of
-from tests.tasks.components import CHECKPOINTED, MODES, TRACKED, UNTRACKED
+from tests.tasks.components import CHECKPOINTED, MODES, TRACKED, UNTRACKED, Plain, Scripted, Sink
 from tests.tasks.environment import CODEC
+from tests.tasks.solo import Solo
+from topo.builder import TopologyBuilder
+from topo.hot import Trees, pack_words, unpack_words
+from topo.ids import TaskId
 from topo.wire.control import BeginCheckpoint, ComponentError, DeadLetter, DeadLettersStored, SnapshotTaken, TuplesFailed
 from topo.wire.frames import FrameKind
 
@@ -278,3 +282,25 @@ def test_an_order_to_begin_a_checkpoint_is_for_sources_alone(kind: str, guarante
     task.finish()
     assert commands == [] and task.values == [1]
     assert task.solo.messages(SnapshotTaken) == []
+
+
+def test_acks_that_leave_ahead_of_the_rows_of_their_inputs_complete_nothing() -> None:
+    builder = TopologyBuilder("contract").config(delivery=TRACKED, batch_size=4)
+    builder.set_spout("a", Scripted())
+    builder.set_bolt("b", Plain()).shuffle_grouping("a")
+    builder.set_bolt("sink", Sink, 2).fields_grouping("b", "value")
+    solo, trees = Solo(builder.build(), "b"), Trees()
+    ids = solo.feed(1, 2, 3, 4)
+    trees.init(TaskId(1), pack_words(ids.roots), pack_words(ids.edges))
+    solo.turn()
+    (acks,) = solo.frames(FrameKind.ACK)
+    assert acks.root_list() == ids.roots and not solo.frames(FrameKind.DATA), "each sink has fewer rows than a batch"
+    trees.ack(acks.roots, acks.edges)
+    assert not trees.verdicts()
+    solo.run()
+    found = []
+    for frame in solo.frames(FrameKind.DATA):
+        trees.ack(frame.roots, frame.edges)
+        assert list(unpack_words(trees.verdicts()[TaskId(1)].acked)) == frame.root_list()
+        found += frame.root_list()
+    assert sorted(found) == ids.roots

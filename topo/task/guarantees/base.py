@@ -38,7 +38,7 @@ class Guarantee(Protocol):
         """Forget the epoch before. Comes ahead of the runner's, and also where the checkpoint cannot be read."""
 
     def flush(self, now: float) -> None:
-        """Send all rows that are buffered, then all ids: none may leave ahead of the rows that it stands for."""
+        """Send all rows that are buffered, then all ids."""
 
 
 def repeated(

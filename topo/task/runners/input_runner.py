@@ -1,7 +1,7 @@
 """Runs a bolt: a frame becomes calls of user code, and the end of the input one more. The kind of bolt makes the calls.
 
 The order for a slice of rows: mark it as in flight, call user code, settle, clear the mark. To settle is the guarantee's part:
-rows are routed first, then the inputs are accounted for; a value for an acker never leaves ahead of the rows it stands for.
+rows are routed first, then the inputs are accounted for: a value for an acker has the edges of all its rows (`OwedIds`).
 Errors of user code are reported last, since a report may end the process.
 """
 
