@@ -136,6 +136,7 @@ class Task:
     def statistics(self) -> TaskStatistics:
         """Return a snapshot of the task's counters and levels."""
         outbox = self.outbound.outbox
+        outbox.now = self.state.clock()
         self.counters.frames_out = outbox.frames_out
         if self._user is not None and self._blocked_since is not None:
             self._note_blocked(self._user, self.state.clock())

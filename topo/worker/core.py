@@ -132,6 +132,8 @@ class Worker:
         """Of the tasks to which nothing has happened since they were asked."""
         self._without_work: set[TaskId] = set()
         """The tasks that had none when they were asked, and to which nothing has happened since."""
+        self._flushed: set[TaskId] = set()
+        """The tasks to which nothing has happened since they were idle."""
         self._kept: list[tuple[Task, FrameArrived]] = []
         """Frames for these tasks, in order of arrival."""
         self._bug: TopoInternalError | None = None
@@ -199,10 +201,16 @@ class Worker:
         return any_work
 
     def idle(self, now: float, *, ids_may_wait: bool = True) -> None:
-        """Flush buffers, as there is no work or input left. May make work for tasks of the same worker."""
+        """Flush buffers, as there is no work or input left. May make work for tasks of the same worker.
+
+        Nothing is left to flush in tasks to which nothing has happened since, but for rows that wait for a deadline.
+        """
         self._busy_since = now
         for task in self._at_hand():
-            self._handle(task, _IDLE if ids_may_wait else _LEAVING, now)
+            if not ids_may_wait:
+                self._handle(task, _LEAVING, now)
+            elif task.id not in self._flushed:
+                self._handle(task, _IDLE, now)
 
     def cut_short(self) -> None:
         """Have the task at work leave the rest of its slice for later; any thread may call it.
@@ -367,6 +375,10 @@ class Worker:
             self._in_call.pop()
             self._deadlines.pop(task.id, None)
             self._without_work.discard(task.id)
+            if event is _IDLE:
+                self._flushed.add(task.id)
+            else:
+                self._flushed.discard(task.id)
         if self._bug is not None:
             # It came out of a task that ran while this one yielded; user code cannot have handled it.
             raise self._bug

@@ -309,7 +309,7 @@ def test_tasks_to_which_nothing_happens_are_asked_for_their_deadline_once() -> N
             return next_deadline(now)
 
         task.next_deadline = ask
-    hosted.worker.idle(hosted.clock.now)
+    hosted.worker.idle(hosted.clock.now, ids_may_wait=False)
     first = hosted.worker.next_deadline(hosted.clock.now)
     hosted.worker.run(hosted.clock.now)
     assert hosted.worker.next_deadline(hosted.clock.now) == first
@@ -322,3 +322,22 @@ def test_a_mail_is_work_for_a_task_that_had_none() -> None:
     assert not hosted.worker.has_work
     next(iter(hosted.worker.tasks.values())).mailbox.put(Mail(lambda: None))
     assert hosted.worker.has_work
+
+
+def test_tasks_to_which_nothing_happens_are_idle_once() -> None:
+    hosted = Hosted(word_count(Scripted(ends=False))[0])
+    hosted.run()
+    handled: list[int] = []
+    for task in hosted.worker.tasks.values():
+        handle = task.handle
+
+        def note(event: Any, now: float, task: Any = task, handle: Any = handle) -> Any:
+            handled.append(task.id)
+            return handle(event, now)
+
+        task.handle = note
+    hosted.worker.idle(hosted.clock.now)
+    assert handled == []
+    hosted.send(control.DeadLettersStored(TaskId(1), []))
+    hosted.worker.idle(hosted.clock.now)
+    assert handled == [1, 1]
