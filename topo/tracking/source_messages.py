@@ -219,9 +219,11 @@ class SourceMessages:
     def expire(self, now: float) -> None:
         """Fail what had no verdict for `message_timeout`."""
         due = self.pending.next_deadline
+        if due is None or now < due:
+            return
         expired = self.pending.expire(now)
         observer = self._task.observer
-        if observer is not None and due is not None and now >= due:
+        if observer is not None:
             observer.messages_expired(self._task.id, list(expired), due, now)
         for record in expired.values():
             self._counters.timed_out += 1
