@@ -87,7 +87,7 @@ class IterableSpout(RetryingSpout):
 
     def _begin(self) -> None:
         """Iterate from the first item on."""
-        items = self._items() if callable(self._items) else self._items
+        items: Any = self._items() if callable(self._items) else self._items
         if callable(self._items) and not (isinstance(items, Iterable) or hasattr(items, "__getitem__")):
             error = UserError(f"the function of the items returned {items!r:.60} ({type(items).__name__}); return a list of them")
             blame(error, self._items)
