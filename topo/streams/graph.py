@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from topo.streams.captured import captured_by
 from topo.streams.collecting import Collected
+from topo.streams.filling import filled_by
 from topo.user_errors import is_engine_frame, shown_file
 
 MAIN: Final = "main"
@@ -176,10 +176,9 @@ def filled_here(graph: Graph) -> list[str]:
     """Return a mistake for each sink that puts records into a container of this process, of which each worker has a copy."""
     found = []
     for node in graph.nodes:
-        owner = getattr(node.function, "__self__", None)
-        if node.kind == "call" and isinstance(owner, list | set | dict | deque):
-            what = (
-                f"to at {node.site} was given {node.function.__name__} of a {type(owner).__name__}, of which each worker has its"
-            )
+        container = filled_by(node.function) if node.kind == "call" else None
+        if container is not None:
+            given = "a function that only fills" if inspect.isfunction(node.function) else f"{node.function.__name__} of"
+            what = f"to at {node.site} was given {given} a {type(container).__name__}, of which each worker has its"
             found.append(f"{what} own; use collect() with flow.run(), or a sink such as JsonLinesSink")
     return found

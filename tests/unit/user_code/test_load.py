@@ -416,13 +416,13 @@ def test_a_mistake_in_a_program_of_streams_is_reported_when_it_is_loaded(state: 
         load_topology(copy_code(parse_reference("flow.py"), state).reference)
 
 
-@pytest.mark.parametrize("sink", ["seen.append", "set().add", "{}.setdefault", "deque().extend"])
+@pytest.mark.parametrize("sink", ["seen.append", "set().add", "{}.setdefault", "deque().extend", "lambda one: seen.append(one)"])
 def test_a_list_of_this_process_as_a_sink_is_refused_when_it_is_loaded(state: Path, sink: str) -> None:
     """Each worker filled its own list, and that of the user's process stayed empty."""
     extra = "from collections import deque\nseen = []"
     write("flow.py", source=STREAMS.replace(".to(print)", f".to({sink})").replace("{extra}", extra))
     with pytest.raises(
-        TopologyError, match=r"^to at flow\.py:7 was given .* of a \w+, of which each worker has its own; use collect\(\)"
+        TopologyError, match=r"^to at flow\.py:7 was given .* a \w+, of which each worker has its own; use collect\(\)"
     ):
         load_topology(copy_code(parse_reference("flow.py"), state).reference)
 
