@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from topo import BasicBolt, BasicCollector, IterableSpout, TopologyBuilder, Tuple
+from topo import BasicBolt, BasicCollector, IterableSpout, PrintBolt, TopologyBuilder, Tuple
 from topo.launch.local_cluster import LocalCluster
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.testing import TopologyTest, run_bolt
@@ -199,3 +199,18 @@ def test_more_than_ninety_six_own_types_can_be_registered() -> None:
     test.run()
     assert sorted(value.number for (value,) in test.emitted("doubled")) == list(range(0, 400, 2))
     test.assert_all_acked()
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [("\ud800", "holds a lone surrogate"), ("x" * 16_000_000, "at most 15728589 are carried")],
+    ids=["surrogate", "long"],
+)
+def test_a_value_that_passes_within_one_worker_alone(value: str, problem: str) -> None:
+    """Tasks of one worker hand texts over in memory, two workers cannot: a test refuses them, as two workers do."""
+    builder = TopologyBuilder("texts")
+    builder.set_spout("texts", IterableSpout([value], fields=("text",)))
+    builder.set_bolt("print", PrintBolt()).shuffle_grouping("texts")
+    test = TopologyTest(builder.build())
+    test.run()
+    assert [problem in error.message for error in test.errors()] == [True]
