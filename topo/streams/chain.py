@@ -29,7 +29,7 @@ import msgspec
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import UserError
 from topo.streams.functions import list_problem
-from topo.streams.graph import MAIN, REST, Site
+from topo.streams.graph import MAIN, REST, Node, Site, maker_of
 from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
 from topo.streams.results import Windowed
@@ -64,12 +64,27 @@ class ChainStep:
     then: dict[str, list[ChainStep | Leaf]]
 
 
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """The operator that has made the records which leave a chain."""
+
+    label: str
+    site: Site
+
+    @classmethod
+    def of(cls, node: Node) -> Maker:
+        """Return the one that made the results of an operator, which may pass them on."""
+        made = maker_of(node)
+        return cls(str(made), made.site)
+
+
 @dataclass(eq=False)
 class Leaf:
     """The end of a chain: the record leaves on a stream of the component.
 
     Attributes:
         label: of the operator that reads it.
+        maker: of the records.
         layout: of its rows.
         keyed: the key is the first value.
         with_record: False where the reader takes the key alone.
@@ -80,6 +95,7 @@ class Leaf:
 
     label: str
     site: Site
+    maker: Maker
     stream: str
     layout: Layout
     keyed: bool
@@ -196,11 +212,11 @@ class _Writer:
     def __init__(self, chain: Chain, space: dict[str, Any], *, adds: bool, counts: bool) -> None:
         self._chain, self._adds, self._counts = chain, adds, counts
         self._lines: list[str] = []
-        self._owners: list[Chain | ChainStep | Leaf] = []
+        self._owners: list[Chain | ChainStep | Leaf | Maker] = []
         self._space = {**space, "SCALARS": SCALARS, "KEYS": _KEYS, "LISTS": _LISTS, "DecodeError": msgspec.DecodeError}
         self._last = 0
 
-    def put(self, depth: int, owner: Chain | ChainStep | Leaf, *lines: str) -> None:
+    def put(self, depth: int, owner: Chain | ChainStep | Leaf | Maker, *lines: str) -> None:
         self._lines += [_INDENT * depth + line for line in lines]
         self._owners += [owner] * len(lines)
 
@@ -255,8 +271,8 @@ class _Writer:
         values = [k] if leaf.keyed else []
         if leaf.with_record and not leaf.spread:
             if leaf.layout.record is None:
-                check = self._named("check", check_unknown(leaf.label, merged=leaf.merged))
-                self.put(depth, leaf, f"if type({r}) is not str and type({r}) not in SCALARS: {check}({r})")
+                check = self._named("check", check_unknown(leaf.maker.label, merged=leaf.merged))
+                self.put(depth, leaf.maker, f"if type({r}) is not str and type({r}) not in SCALARS: {check}({r})")
             elif leaf.layout.attributes:
                 cls = self._named("class", get_origin(leaf.layout.record) or leaf.layout.record)
                 check = self._named("check", leaf.layout.class_check(leaf.label))

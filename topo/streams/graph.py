@@ -159,6 +159,13 @@ def merges_types(node: Node) -> bool:
     return False
 
 
+def maker_of(node: Node) -> Node:
+    """Return the operator that has made the records of an operator, which may pass on those of others; a merge has several."""
+    while node.kind in _SAME_RECORDS and node.kind != "merge":
+        node = node.inputs[0][0]
+    return node
+
+
 Readers = Mapping[tuple[int, str], list[Node]]
 """Who reads an output, by the id of its node and its name, in the order of declaration."""
 

@@ -23,7 +23,7 @@ from topo.builder import BoltDeclarer, TopologyBuilder
 from topo.errors import TopologyError, UserError
 from topo.streams.async_calls import AsyncCall
 from topo.streams.broadcasting import EnrichBolt
-from topo.streams.chain import Chain, ChainStep, Leaf, opener
+from topo.streams.chain import Chain, ChainStep, Leaf, Maker, opener
 from topo.streams.components import RunningBolt, SameTask, StepsBolt, spout_of_items
 from topo.streams.graph import (
     KEYED,
@@ -378,7 +378,7 @@ class Lowering:
                 continue
             outputs = [output for id_, output in self._readers if id_ == id(reader)]
             if (behind := self._behind.get(id(reader))) is not None:
-                leaf = Leaf(str(reader), reader.site, "", layout_of(reader.record), keyed=False)
+                leaf = Leaf(str(reader), reader.site, Maker.of(reader), "", layout_of(reader.record), keyed=False)
                 found.append((leaf, behind))
                 then: dict[str, list[ChainStep | Leaf]] = {MAIN: [leaf]}
             else:
@@ -392,7 +392,7 @@ class Lowering:
         layout = replace(UNKNOWN, fields=tuple(fields)) if fields else layout_of(source.record_of(output))
         with_record = reader.kind != "count"
         counted, merged = self._is_counted(reader), merges_types(source)
-        return Leaf(str(reader), reader.site, "", layout, keyed, with_record, bool(fields), counted, merged)
+        return Leaf(str(reader), reader.site, Maker.of(source), "", layout, keyed, with_record, bool(fields), counted, merged)
 
     def _is_counted(self, node: Node) -> bool:
         """Return whether the rows that an operator reads may be added up on their way to it.

@@ -57,6 +57,23 @@ def test_a_record_that_a_source_cannot_send_is_reported_without_a_line_of_genera
     assert error.message.startswith("from_iterable at test_record_mistakes.py:") and error.file == ""
 
 
+def test_a_record_of_unknown_type_is_reported_with_the_line_of_the_join_that_made_it() -> None:
+    def build() -> Any:
+        flow = StreamBuilder("program")
+        words = flow.from_iterable(["a"]).key_by(lambda word: word)
+        table = flow.from_iterable(["b"], name="table").key_by(lambda word: word).latest()
+        joined = words.left_join_table(table, lambda word, _row: Click(word, 1), name="joined")
+        joined.values().filter(lambda click: click.at > 0).rebalance(parallelism=2).to(print)
+        return flow.build()
+
+    test = TopologyTest(build, attempts=1)
+    test.run()
+    (error,) = test.errors()
+    line = build.__code__.co_firstlineno + 4
+    assert error.message.startswith(f"join_table 'joined' at test_record_mistakes.py:{line} gives a Click")
+    assert error.line == line
+
+
 def test_items_that_a_source_cannot_send_are_dead_letters_and_the_others_follow() -> None:
     """The first one was met again and again, and the run never ended."""
 

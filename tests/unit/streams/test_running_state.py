@@ -15,7 +15,7 @@ from topo import BasicBolt, UserError
 from topo.api.streams import declared_streams
 from topo.emission.collectors import AnchoringCollector
 from topo.streams import AT_END, EACH, StreamBuilder, every
-from topo.streams.chain import Chain, Leaf, check_key
+from topo.streams.chain import Chain, Leaf, Maker, check_key
 from topo.streams.components import RunningBolt
 from topo.streams.graph import Site
 from topo.streams.records import UNKNOWN, layout_of
@@ -274,7 +274,9 @@ def test_a_record_that_is_replayed_behind_the_end_of_the_input_is_in_a_result(wh
 
 def counting() -> tuple[RunningBolt, AnchoringCollector]:
     site = Site("program.py", 7)
-    chain = Chain("counts", "count 'counts'", site, [Leaf("to", site, "default", layout_of(int), keyed=True)])
+    chain = Chain(
+        "counts", "count 'counts'", site, [Leaf("to", site, Maker("count", site), "default", layout_of(int), keyed=True)]
+    )
     bolt = RunningBolt(chain, "count", None, None, layout_of(int), layout_of(int), AT_END, {"default": ("key", "value")})
     bolt.prepare(None)  # type: ignore[arg-type]
     return bolt, AnchoringCollector("counts", declared_streams(bolt.outputs), _refuse)
