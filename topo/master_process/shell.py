@@ -48,6 +48,7 @@ from topo.storage.part_service import PartService
 from topo.storage.socket_folder import make_socket_folder, remove_socket_folder
 from topo.storage.state_folder import StateFolderLost, json_lines
 from topo.transport import descriptors
+from topo.transport.base import MAX_LINK_MESSAGE
 from topo.transport.zmq import new_key_pair
 from topo.wire import control
 from topo.wire.codec import Codec
@@ -279,6 +280,12 @@ class MasterShell:
             if (result := make()) is _LATER:
                 return False
             answer = control.encode(control.Reply(ok=True, result=result))
+            if len(answer) > MAX_LINK_MESSAGE:
+                # The client's socket would drop it with the connection, and the master seem to be stopped.
+                raise UserError(
+                    f"the answer has {len(answer):,} bytes, and at most {MAX_LINK_MESSAGE:,} can be sent: ask for a shorter time or "
+                    "fewer components or series, or keep fewer metrics"
+                )
         except TopoError as error:
             answer = control.encode(control.Reply(ok=False, error=str(error)))
         except Exception as error:  # odd arguments, or a sum of users' counters that cannot be sent, must not end the topology

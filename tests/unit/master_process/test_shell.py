@@ -91,6 +91,16 @@ def test_counters_whose_sum_cannot_be_sent_end_no_topology(shell: MasterShell) -
     assert ask(shell, "ping").ok
 
 
+def test_an_answer_that_is_too_long_is_refused_with_its_length(shell: MasterShell) -> None:
+    counters = {f"{number:04}" + 1000 * "x": number for number in range(9000)}
+    metrics = {"counters": counters, "gauges": {}, "histograms": {}}
+    figures = {"counters": {}, "levels": {}, "latencies": {}, "user": {"metrics": metrics}}
+    shell.master.figures.add({LINES: figures}, 0.0)
+    reply = ask(shell, "status")
+    assert not reply.ok and "and at most 16,777,216 can be sent: ask for a shorter time" in reply.error
+    assert ask(shell, "ping").ok
+
+
 def test_the_restart_of_a_worker_that_there_is_not_is_refused(shell: MasterShell) -> None:
     shell.loop.handle(Started())
     assert ask(shell, "restart", worker=1).ok
