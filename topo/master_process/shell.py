@@ -283,8 +283,8 @@ class MasterShell:
             if len(answer) > MAX_LINK_MESSAGE:
                 # The client's socket would drop it with the connection, and the master seem to be stopped.
                 raise UserError(
-                    f"the answer has {len(answer):,} bytes, and at most {MAX_LINK_MESSAGE:,} can be sent: ask for a shorter time or "
-                    "fewer components or series, or keep fewer metrics"
+                    f"the answer has {len(answer):,} bytes, and at most {MAX_LINK_MESSAGE:,} can be sent: ask for a shorter time "
+                    "or fewer components or series, or keep fewer metrics"
                 )
         except TopoError as error:
             answer = control.encode(control.Reply(ok=False, error=str(error)))
