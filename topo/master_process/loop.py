@@ -222,8 +222,11 @@ class MasterLoop:
 
     def _perform(self, command: MasterCommand) -> None:
         if isinstance(command, SendTo):
-            life = command.worker, command.incarnation
-            self.links.send(life, control.encode(command.message), self._transmit)
+            life, data = (command.worker, command.incarnation), control.encode(command.message)
+            if len(data) > MAX_LINK_MESSAGE:
+                self._records.record(_too_long(command, len(data)))
+                return
+            self.links.send(life, data, self._transmit)
         elif isinstance(command, RecordError):
             self._records.record(command)
         elif isinstance(command, Persist):
@@ -267,3 +270,12 @@ class MasterLoop:
     def _is_closing(self, worker: WorkerId) -> bool:
         ending = self.master.ending
         return ending.stage is EndingStage.CLOSING and not ending.has_closed(self.master.plan.workers[worker])
+
+
+def _too_long(command: SendTo, length: int) -> RecordError:
+    """Report a message that the worker's socket would drop, with its connection, each time."""
+    why = (
+        f"{type(command.message).__name__} for worker {command.worker} has {length:,} bytes, and at most {MAX_LINK_MESSAGE:,} can "
+        "be sent, so its tasks never become ready: spread positions over more tasks and workers, or make them shorter"
+    )
+    return RecordError("MessageTooLong", why, worker=command.worker)

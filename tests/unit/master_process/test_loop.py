@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.master.playbook import small_plan
 from topo.errors import TopoEnvironmentError
@@ -179,3 +180,16 @@ def test_topology_is_over_when_its_last_worker_has_ended(loop: MasterLoop, aroun
     assert loop.next_turn() <= clock()
     loop.turn()
     assert loop.outcome is not None and loop.outcome.kind is OutcomeKind.DRAINED
+
+
+def test_a_message_that_is_too_long_for_a_worker_is_reported_and_not_sent(loop: MasterLoop, around: Surroundings) -> None:
+    loop.handle(Started())
+    worker, incarnation = min(around.alive)
+    around.connected.add(identity := f"{worker}:{incarnation}".encode())
+    routes = control.Routes(term=1, epoch=Epoch(1), routes=[], suspects=[], alone=False, positions={}, attempts={})
+    for length, is_sent in ((1000, True), (17 * 1024 * 1024, False)):
+        around.sent.clear()
+        around.errors.clear()
+        loop._perform(SendTo(worker, incarnation, replace(routes, positions={TaskId(1): bytes(length)})))
+        assert [one for one, _ in around.sent] == [identity] * is_sent
+        assert [(error.kind, error.worker) for error in around.errors] == [("MessageTooLong", worker)] * (not is_sent)
