@@ -275,7 +275,7 @@ class MasterLoop:
 def _too_long(command: SendTo, length: int) -> RecordError:
     """Report a message that the worker's socket would drop, with its connection, each time."""
     why = (
-        f"{type(command.message).__name__} for worker {command.worker} has {length:,} bytes, and at most {MAX_LINK_MESSAGE:,} can "
-        "be sent, so its tasks never become ready: spread positions over more tasks and workers, or make them shorter"
+        f"{type(command.message).__name__} for worker {command.worker} has {length:,} bytes, and at most {MAX_LINK_MESSAGE:,} "
+        "can be sent, so its tasks never become ready: spread positions over more tasks and workers, or make them shorter"
     )
     return RecordError("MessageTooLong", why, worker=command.worker)

@@ -50,7 +50,7 @@ class UserMetricsShape(Struct):
 
 
 class FiguresShape(Struct):
-    """What the rows of components and tasks have in common."""
+    """The figures that rows of components and of tasks share."""
 
     component: str
     counters: dict[str, _Number]

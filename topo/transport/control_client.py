@@ -11,7 +11,7 @@ from topo.transport.zap import Socket
 
 
 class EndpointInvalid(TopoEnvironmentError):
-    """No connection can be made to what is given as an endpoint."""
+    """ZeroMQ can make no connection to a given endpoint."""
 
 
 class ControlClient:
