@@ -287,6 +287,35 @@ def test_with_at_least_once_a_batch_waits_for_a_server_that_was_killed(target: T
     assert "is not reached" in task.texts()[0]
 
 
+@pytest.fixture
+def configured_nats(tmp_path: Path) -> Iterator[NatsProcess]:
+    """A server that reads `nats.conf`."""
+    (tmp_path / "nats.conf").write_text("")
+    (tmp_path / "data").mkdir()
+    started = nats.start(tmp_path / "data", "-c", str(tmp_path / "nats.conf"))
+    yield started
+    started.stop()
+
+
+@pytest.mark.parametrize("numbers", [("a", "b" * 3000, "c"), ("b" * 3000,) * 3])
+def test_messages_that_a_server_takes_no_more_since_its_restart_fail_alone(
+    configured_nats: NatsProcess, tmp_path: Path, numbers: tuple[str, ...]
+) -> None:
+    target = Target(configured_nats, tmp_path)
+    task = ReportingTask(target.sink(max_batch=3), "at_least_once")
+    configured_nats.stop()
+    (tmp_path / "nats.conf").write_text("max_payload: 2000")
+    configured_nats.start_again()
+    for n in numbers:
+        task.sink.execute(tracked(n=n))
+    for _ in range(3):
+        task.sink.execute(TICK)
+    small = [n for n in numbers if len(n) == 1]
+    assert target.rows == small
+    assert (len(task.collector.acked), len(task.collector.failed)) == (len(small), 3 - len(small))
+    assert "the server takes 2000" in task.texts()[-1]
+
+
 def test_each_field_in_braces_names_a_subject(target: Target) -> None:
     task = ReportingTask(target.sink(subject=f"{target.stream}.{{n}}"), "at_least_once")
     task.write(1, 2)

@@ -159,6 +159,7 @@ def publish(connection: NatsConnection, messages: Sequence[OutgoingMessage], ids
 async def _publish(
     client: Any, connection: NatsConnection, messages: Sequence[OutgoingMessage], ids: Sequence[str] | None
 ) -> Published:
+    from nats.errors import MaxPayloadError
     from nats.js.errors import NoStreamResponseError
 
     waiting = set(range(len(messages)))
@@ -187,7 +188,14 @@ async def _publish(
     try:
         for place, (subject, data) in enumerate(messages):
             headers = None if ids is None else {MESSAGE_ID: ids[place]}
-            await client.publish(subject, data, reply=f"{inbox}.{place}", headers=headers)
+            try:
+                await client.publish(subject, data, reply=f"{inbox}.{place}", headers=headers)
+            except MaxPayloadError:
+                # It has come back with a lower limit.
+                refused[place] = f"a message of {len(data)} bytes; the server takes {client.max_payload}"
+                waiting.discard(place)
+        if not waiting and not end.done():
+            end.set_result(None)
         await _wait(client, connection, end, waiting)
     finally:
         end.cancel()
