@@ -197,6 +197,17 @@ def test_the_time_to_completion_is_recorded() -> None:
     assert (latency.count, latency.lowest, latency.highest) == (2, 2.0, 2.0)
 
 
+def test_each_message_of_a_frame_has_the_time_since_its_own_emission() -> None:
+    _, task = spouting("w", "x", "y", "z", max_spout_pending=3)
+    task.run()
+    task.clock.now += 2.0
+    task.verdict(FrameKind.ACKED, "w")
+    task.clock.now += 1.0
+    task.verdict(FrameKind.ACKED, "x", "z", "y")
+    latency = task.task.statistics().latencies["complete"]
+    assert (latency.count, latency.total, latency.lowest, latency.highest) == (4, 2.0 + 3.0 + 1.0 + 3.0, 1.0, 3.0)
+
+
 @pytest.mark.parametrize("kind", [Scripted, Replaying])
 def test_a_spout_that_wants_its_values_gets_them_with_every_verdict(kind: Any) -> None:
     class Wants(kind):  # type: ignore[misc]
