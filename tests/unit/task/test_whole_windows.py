@@ -17,6 +17,7 @@ from topo.api.operator_bolts import WindowBolt
 from topo.api.watermarks import WatermarkStrategy
 from topo.api.windows import ProcessWindowFunction, SlidingEventTimeWindows
 from topo.builder import TopologyBuilder
+from topo.task.task import Task
 from topo.wire.frames import FrameKind
 
 BOTH = pytest.mark.parametrize("delivery", [TRACKED, CHECKPOINTED])
@@ -104,6 +105,31 @@ def test_the_brake_stops_between_two_results_and_the_rest_fires_later(delivery: 
     time(solo, 10)
     assert aggregate.calls == list(range(len(KEYS))), "no call is repeated"
     assert [row[3] for row in solo.rows()] == aggregate.calls
+
+
+def test_the_brake_stops_between_two_batches_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cutting(CustomGrouping):
+        def choose(self, values: tuple[Any, ...]) -> list[int]:
+            turn_of_rows.append(counts["turns"])
+            if len(turn_of_rows) == 1:
+                solo.task.cut_short()
+            return [0]
+
+    def turn(task: Task, now: float) -> None:
+        counts["turns"] += 1
+        run_turn(task, now)
+
+    counts, turn_of_rows, run_turn = Counter[str](), list[int](), Task.turn
+    monkeypatch.setattr(Task, "turn", turn)
+    builder = TopologyBuilder("one").config(delivery=TRACKED)
+    builder.set_spout("a", Source(), watermarks=WatermarkStrategy.emitted())
+    builder.set_bolt("b", sums()).fields_grouping("a", "key")
+    builder.set_bolt("sink", Sink()).custom_grouping("b", Cutting())
+    solo = Solo(builder.build(), "b")
+    put(solo, [(key, place) for place, key in enumerate(KEYS)], [1] * len(KEYS))
+    time(solo, 10)
+    assert len(turn_of_rows) == len(KEYS)
+    assert turn_of_rows[0] == turn_of_rows[1_023] < turn_of_rows[1_024], "a batch has 1,024 panes"
 
 
 def test_a_window_of_untracked_inputs_sends_results_without_roots() -> None:
