@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from tests.simulator import checkpointed_sources, checkpointed_stages, random_scenarios, stages
+from tests.simulator import checkpointed_sinks, checkpointed_sources, random_scenarios, stages
 from tests.simulator.checkpoint_scenarios import CheckpointScenario
 from tests.simulator.checkpointed_sources import Source
 from tests.simulator.checkpointed_stages import CheckpointedStage, Mishaps, Row, Stateful, Tally, row_of
@@ -80,7 +80,7 @@ def checkpointed(seed: int) -> CheckpointScenario:
         Part("relay", lambda outside: Relay(outside, "relay", 0.0002, mishaps), random.choice((1, 2)), (("rows", "shuffle"),)),
         Part("totals", lambda outside: Totals(outside, "totals"), random.choice((1, 3)), (("relay", "key"),)),
         Part("again", lambda outside: Relay(outside, "again", 0.0, mishaps), random.choice((1, 2)), (("totals", grouping),)),
-        Part("log", lambda outside: checkpointed_stages.Log(outside, "log"), random.choice((1, 2)), (("again", "key"),)),
+        Part("log", lambda outside: checkpointed_sinks.Log(outside, "log"), random.choice((1, 2)), (("again", "key"),)),
     ]
     settings = {
         **SETTINGS,

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.simulator import checkpointed_sinks as sinks
 from tests.simulator import checkpointed_sources as sources
-from tests.simulator import checkpointed_stages as stages
 from tests.simulator.checkpoint_scenarios import CheckpointRun, CheckpointScenario
 from tests.simulator.checkpointed_sources import Source
 from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Row, digest_of
@@ -99,7 +99,7 @@ def scenario(seed: int) -> CheckpointScenario:
     parts += [
         Part("totals", lambda outside: Totals(outside, "totals"), random.choice((1, 2)), names),
         Part("trailer", lambda outside: Trailer(outside, "trailer"), 1, (("totals", "shuffle"),)),
-        Part("ledger", lambda outside: stages.Ledger(outside, "ledger"), random.choice((1, 2)), (("trailer", "shuffle"),)),
+        Part("ledger", lambda outside: sinks.Ledger(outside, "ledger"), random.choice((1, 2)), (("trailer", "shuffle"),)),
     ]
     faults = [draw_fault(random) for _ in range(random.choice((1, 2, 3)))]
     return CheckpointScenario(seed, parts, settings, faults)

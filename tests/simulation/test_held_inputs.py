@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.simulation.test_ends import draw_fault, draw_spout
-from tests.simulator import checkpointed_stages as stages
+from tests.simulator import checkpointed_sinks as sinks
 from tests.simulator.checkpoint_scenarios import CheckpointRun, CheckpointScenario
 from tests.simulator.checkpointed_sources import Source
 from tests.simulator.checkpointed_stages import CheckpointedStage, Row, row_of
@@ -71,7 +71,7 @@ def scenario(seed: int, kind: type[Batches] = Batches) -> CheckpointScenario:
     parts = [
         Part(source.name, draw_spout(random, source), random.choice((1, 2)), source=source),
         Part("batches", lambda outside: kind(outside, "batches"), random.choice((1, 2)), (("spout", "key"),)),
-        Part("ledger", lambda outside: stages.Ledger(outside, "ledger"), 1, (("batches", "shuffle"),)),
+        Part("ledger", lambda outside: sinks.Ledger(outside, "ledger"), 1, (("batches", "shuffle"),)),
     ]
     faults = [draw_fault(random) for _ in range(random.choice((1, 2, 3)))]
     return CheckpointScenario(seed, parts, settings, faults)

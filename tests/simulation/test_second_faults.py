@@ -14,6 +14,7 @@ import pytest
 
 from tests.simulation import planted_decisions
 from tests.simulation.test_ends import draw_spout
+from tests.simulator import checkpointed_sinks as sinks
 from tests.simulator import checkpointed_sources as sources
 from tests.simulator import checkpointed_stages as stages
 from tests.simulator.checkpoint_scenarios import CheckpointRun, CheckpointScenario
@@ -47,7 +48,7 @@ def scenario(seed: int) -> CheckpointScenario:
     parts = [
         Part(source.name, spout, random.choice((1, 2)), source=source),
         Part("tally", lambda outside: stages.Tally(outside, "tally"), random.choice((1, 2)), (("spout", "key"),)),
-        Part("ledger", lambda outside: stages.Ledger(outside, "ledger"), 1, (("tally", "shuffle"),)),
+        Part("ledger", lambda outside: sinks.Ledger(outside, "ledger"), 1, (("tally", "shuffle"),)),
     ]
     return CheckpointScenario(seed, parts, settings, draw_faults(random))
 
@@ -82,7 +83,7 @@ def death_between_acks(seed: int) -> CheckpointRun:
     source = Source("spout", 400)
     one.parts = (
         Part("spout", lambda outside: sources.QueueSpout(outside, source, False), 1, source=source),
-        Part("ledger", lambda outside: stages.Ledger(outside, "ledger"), 1, (("spout", "shuffle"),)),
+        Part("ledger", lambda outside: sinks.Ledger(outside, "ledger"), 1, (("spout", "shuffle"),)),
     )
     one.settings |= {"workers": 1, "checkpoint_interval": "100ms", "max_spout_pending": 1000, "batch_size": 32}
     one.faults = (Fault(FaultKind.CRASH, 0.9, random.random() * 0.2, moment=Moment.PUBLISHING, countdown=random.randrange(8)),)

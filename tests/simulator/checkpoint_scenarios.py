@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulator import checkpointed_operators as operators
+from tests.simulator import checkpointed_sinks as sinks
 from tests.simulator import checkpointed_sources as sources
 from tests.simulator import checkpointed_stages as stages
 from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Mishaps, Row, Stateful
@@ -174,7 +175,7 @@ class Judgement:
                 self._history.violated(7, f"the state of {part.name} is {_difference(found, expected)}")
 
     def _judge_published(self) -> None:
-        ledgers = {part.name for part in self._scenario.parts if isinstance(part.make(Beyond()), stages.Ledger)}
+        ledgers = {part.name for part in self._scenario.parts if isinstance(part.make(Beyond()), sinks.Ledger)}
         found = sorted((token[0], one) for token, rows in self._outside.published.items() for one in rows)
         expected = sorted(sink for sink in self._expected.sinks if sink[0] in ledgers)
         if found != expected:

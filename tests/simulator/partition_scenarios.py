@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from tests.simulator import checkpointed_sources, checkpointed_stages, random_scenarios
+from tests.simulator import checkpointed_sinks, checkpointed_sources, checkpointed_stages, random_scenarios
 from tests.simulator.checkpointed_stages import FIELDS, Mishaps
 from tests.simulator.consistency_checker import ConsistencyChecker
 from tests.simulator.faults import Fault, draw_checkpoint_faults, draw_faults
@@ -124,7 +124,7 @@ class PartitionScenario:
             )
             ends = (("windows", "shuffle"), ("windows", "late", "shuffle"))
             parts.append(Part("windows", bolt, 2, (("relay", "key"),)))
-            parts.append(Part("ledger", lambda outside: checkpointed_stages.Ledger(outside, "ledger"), 1, ends))
+            parts.append(Part("ledger", lambda outside: checkpointed_sinks.Ledger(outside, "ledger"), 1, ends))
         else:
             parts.append(Part("out", Out, 1, (("relay", "shuffle"),)))
         strategy = checkpointed_sources.strategy().with_idleness("100ms")

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from tests.simulator import checkpointed_operators as operators
+from tests.simulator import checkpointed_sinks as sinks
 from tests.simulator import checkpointed_sources as sources
 from tests.simulator import checkpointed_stages as stages
 from tests.simulator import random_scenarios
@@ -57,9 +58,9 @@ class _Drawing:
         for level in range(random.randint(1, 3)):
             ends, keeps_time = self._draw_stage(f"b{level}", ends, keeps_time and needs_time)
         if random.random() < 0.7:
-            self._add("sink", stages.Log, ends)
+            self._add("sink", sinks.Log, ends)
         if len(self.parts) < 3 or random.random() < 0.5 or not any(part.name == "sink" for part in self.parts):
-            self._add("ledger", stages.Ledger, ends)
+            self._add("ledger", sinks.Ledger, ends)
             self.is_irrevocable = True
         tasks = sum(part.parallelism for part in self.parts)
         self.settings = {
@@ -151,13 +152,13 @@ class _Drawing:
         random, work_s = self._random, self._random.choice((0.0, 0.0, self._work_s))
         settings: dict[str, Any] = {}
         hopeless = kills = 0
-        fails = random.choice((0, 0, 0, 20)) if stage not in (stages.Call, stages.Hoard, stages.Log) else 0
-        if fails and stage is not stages.Ledger and random.random() < 0.3:
+        fails = random.choice((0, 0, 0, 20)) if stage not in (stages.Call, stages.Hoard, sinks.Log) else 0
+        if fails and stage is not sinks.Ledger and random.random() < 0.3:
             settings["on_error"] = "crash"
         may_refuse = arguments["adds"] if stage is operators.Windows else stage in _REFUSING
         if not settings and may_refuse and random.random() < 0.2:
             hopeless = 15
-        if stage in (stages.Relay, stages.Odd, stages.Tally, operators.Buckets, stages.Ledger) and random.random() < 0.1:
+        if stage in (stages.Relay, stages.Odd, stages.Tally, operators.Buckets, sinks.Ledger) and random.random() < 0.1:
             kills = 30
         mishaps = Mishaps(fails, hopeless, kills)
         made: Callable[[Beyond], Any] = lambda outside: stage(outside, name, work_s, mishaps, **arguments)  # noqa: E731
