@@ -37,11 +37,13 @@ class TwoPhaseSink(Bolt):
         flush_interval: the longest that a tuple waits for others, but with `exactly_once`. Must be well below `message_timeout`.
         takes_batches: whether a batch of columns is given to `write` as it is, as a tuple whose only value is a `ColumnBatch`
             (`tup.origin.columnar`). Otherwise its rows are, one by one.
+        required_fields: fields that every tuple must have. An input without one of them is refused when a topology is built.
     """
 
     max_batch: int = 1000
     flush_interval: str | timedelta | float = "100ms"
     takes_batches: bool = False
+    required_fields: Sequence[str] = ()
     component_settings = {"tick_interval": flush_interval}
     _token: Any = None
     """Of the transaction whose `commit` has begun: it may be published in part, so it is completed and never aborted."""

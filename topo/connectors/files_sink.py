@@ -102,7 +102,8 @@ class FilesSink(TwoPhaseSink):
             raise ConfigError(f"fields={fields!r} has no field that is left in the files; partition_by takes all of them")
         self._format_settings = (format, kept, schema, compression, self._partition_by)
         # Its mistakes are found here; each task makes another one, since a format learns the columns.
-        self._new_format()
+        written = self._new_format().fields or ()
+        self.required_fields = tuple(dict.fromkeys((*written, *self._partition_by)))
 
     def _new_format(self) -> RowFormat:
         format, fields, schema, compression, partition_by = self._format_settings

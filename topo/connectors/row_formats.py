@@ -41,6 +41,10 @@ class RowFormat(Protocol):
 
     suffix: str
 
+    @property
+    def fields(self) -> tuple[str, ...] | None:
+        """The fields that a tuple must have; None: any do."""
+
     def row(self, record: dict[str, Any], component: str) -> Any:
         """Return a row for the encoders; `record` may be changed.
 
@@ -80,13 +84,13 @@ class JsonFormat:
     """
 
     def __init__(self, fields: Sequence[str] | None, compression: str | None) -> None:
-        self._fields = None if fields is None else tuple(fields)
+        self.fields = None if fields is None else tuple(fields)
         self._pack, suffix = _text_packing(compression)
         self.suffix = f".json{suffix}"
 
     def row(self, record: dict[str, Any], component: str) -> bytes:
-        if self._fields is not None:
-            record = _picked(record, self._fields, component)
+        if self.fields is not None:
+            record = _picked(record, self.fields, component)
         return json_line(record, component)
 
     def size(self, row: bytes) -> int:
@@ -111,30 +115,30 @@ class CsvFormat:
     """
 
     def __init__(self, fields: Sequence[str] | None, compression: str | None) -> None:
-        self._fields = None if fields is None else tuple(fields)
+        self.fields = None if fields is None else tuple(fields)
         self._pack, suffix = _text_packing(compression)
         self.suffix = f".csv{suffix}"
 
     def row(self, record: dict[str, Any], component: str) -> list[str]:
-        if self._fields is None:
+        if self.fields is None:
             if not record:
                 # Readers would skip its lines, which are empty.
                 raise UserError(f"a tuple from {component!r} has no field for a column")
             fields = tuple(record)
             row = [_cell(name, value, component) for name, value in record.items()]
             # Not before: the columns are not those of a tuple that cannot be written.
-            self._fields = fields
+            self.fields = fields
             return row
-        if record.keys() != set(self._fields):
-            record = _picked(record, self._fields, component)
-        return [_cell(name, record[name], component) for name in self._fields]
+        if record.keys() != set(self.fields):
+            record = _picked(record, self.fields, component)
+        return [_cell(name, record[name], component) for name in self.fields]
 
     def size(self, row: list[str]) -> int:
         return sum(map(len, row)) + len(row) + 1
 
     def encoder(self) -> FileEncoder:
-        assert self._fields is not None
-        return _CsvEncoder(self._fields, self._pack)
+        assert self.fields is not None
+        return _CsvEncoder(self.fields, self._pack)
 
 
 class _CsvEncoder:
@@ -200,12 +204,12 @@ class ParquetFormat:
             )
         self._compression = compression or "snappy"
         self._checkers = checkers_of(self._schema)
-        self._fields = tuple(self._schema.names)
+        self.fields = tuple(self._schema.names)
 
     def row(self, record: dict[str, Any], component: str) -> tuple[Any, ...]:
-        if record.keys() != set(self._fields):
-            record = _picked(record, self._fields, component)
-        row = tuple([record[name] for name in self._fields])
+        if record.keys() != set(self.fields):
+            record = _picked(record, self.fields, component)
+        row = tuple([record[name] for name in self.fields])
         for check, value in zip(self._checkers, row, strict=True):
             check(value, component)
         return row

@@ -68,6 +68,7 @@ class SqliteSink(TwoPhaseSink):
         check_path("SqliteSink", path)
         self._path = Path(path)
         self._columns = TableColumns("SqliteSink", columns, key)
+        self.required_fields = self._columns.names
         if len({name.translate(_LOWER) for name in self._columns.names}) < len(self._columns.names):
             raise ConfigError(
                 f"SqliteSink: columns={columns!r} has names that differ in case alone, one column to SQLite; rename one"

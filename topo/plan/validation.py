@@ -19,6 +19,7 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, streams_of
 from topo.api.topology import TYPE_CODES, ComponentKind, ComponentSpec, Input, Topology
+from topo.api.two_phase import TwoPhaseSink
 from topo.api.watermarks import EXAMPLE, WatermarkStrategy, strategy_problem
 from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig, has_effect
 from topo.errors import ConfigError, TopologyError
@@ -241,6 +242,8 @@ def _inputs(
     for declared in spec.inputs:
         for problem in _input(declared, streams, is_class=declared.source in classes):
             yield f"bolt {spec.id!r}: {problem}"
+        for problem in _fields_written(spec, declared, streams.get(declared.source) or ()):
+            yield f"bolt {spec.id!r}: {problem}"
 
 
 def _without_input(spec: ComponentSpec, streams: dict[str, tuple[StreamDeclaration, ...] | None]) -> Iterator[str]:
@@ -299,6 +302,18 @@ def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | N
     custom: Any = grouping.grouping if isinstance(grouping, Custom) else None
     if isinstance(grouping, Custom) and not isinstance(custom, CustomGrouping):
         yield f"custom_grouping on {source!r} needs an instance of a CustomGrouping, not {custom!r}"
+
+
+def _fields_written(spec: ComponentSpec, declared: Input, outputs: Sequence[StreamDeclaration]) -> Iterator[str]:
+    """Yield the fields that a sink writes and an input does not have."""
+    if not isinstance(spec.component, TwoPhaseSink):
+        return
+    for stream in outputs:
+        if stream.name == declared.stream:
+            for field in spec.component.required_fields:
+                if field not in stream.fields:
+                    where = f"stream {stream.name!r} of {declared.source!r}"
+                    yield f"it writes the field {field!r}, which {where} does not have{_hint(field, stream.fields)}"
 
 
 def _hint(name: Any, known: Sequence[str]) -> str:

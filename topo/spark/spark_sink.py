@@ -98,6 +98,9 @@ class SparkSink(TwoPhaseSink):
         self._key = (key,) if isinstance(key, str) else tuple(key)
         self._compression = compression
         self._declared = None if schema is None else self._checked(declared_schema(schema))
+        self.required_fields = (
+            tuple(dict.fromkeys((*self._partition_by, *self._key))) if self._declared is None else tuple(self._declared.names)
+        )
 
     def prepare(self, context: TaskContext, collector: Collector) -> None:
         """Finish or undo what a killed process has left, and learn the schema that holds.

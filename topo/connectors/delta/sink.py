@@ -82,6 +82,7 @@ class DeltaSink(TableSink):
         from topo.connectors.delta.target_schema import checked_target
 
         self._declared = None if schema is None else checked_target(schema, by)
+        self.required_fields = () if self._declared is None else tuple(self._declared.columns.names)
         options = options_of("storage_options", storage_options)
         if any(not isinstance(value, str) for value in options.values()):
             raise ConfigError("storage_options= must have texts as values, as deltalake takes them: 'true' and not True")

@@ -87,6 +87,7 @@ class IcebergSink(TableSink):
         self._catalog, self._table = catalog, table
         self._by = by
         self._declared = None if schema is None else declared_columns(schema, self._by)
+        self.required_fields = () if self._declared is None else tuple(self._declared.names)
 
     def __repr__(self) -> str:
         catalog = self._catalog if isinstance(self._catalog, str) else masked_settings(self._catalog)

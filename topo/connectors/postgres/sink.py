@@ -66,6 +66,7 @@ class PostgresSink(TwoPhaseSink):
         self._dsn = dsn
         self._table = table_name("PostgresSink", table, beside="__committed")
         self._columns = TableColumns("PostgresSink", columns, key)
+        self.required_fields = self._columns.names
 
     def __repr__(self) -> str:
         return f"PostgresSink({str(self._table)!r}, {self._columns.names!r})"
