@@ -222,6 +222,8 @@ def request_options(function: F) -> F:
     ) -> Any:
         from topo.launch.request import RunRequest
 
+        if options["drop_state"] and not options["start_from"]:
+            raise click.UsageError("--drop-state ignores state of a savepoint: add --from PATH")
         asked = {name: options.pop(name) for name in RunRequest.__struct_fields__ if name in options}
         request = RunRequest(
             **asked,

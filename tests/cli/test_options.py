@@ -35,6 +35,13 @@ def test_a_setting_of_the_users_own_is_taken(command: click.Command) -> None:
             command.make_context("run", ["words.py", "-s", wrong])
 
 
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_state_is_dropped_from_a_savepoint_alone(command: str, capsys: pytest.CaptureFixture[str], flow: Path) -> None:
+    result = call(capsys, command, flow, "--drop-state", "count")
+    assert result.code == Exit.USAGE
+    assert "--drop-state ignores state of a savepoint: add --from PATH" in result.err
+
+
 @pytest.mark.parametrize("command", ["run", "submit", "validate", "graph"])
 def test_parameters_without_their_option_are_shown_with_it(command: str, capsys: pytest.CaptureFixture[str], flow: Path) -> None:
     result = call(capsys, command, flow, "path=a file", "items=2")
