@@ -15,7 +15,7 @@ LIBRARIES = ("pyzmq", "msgpack", "msgspec", "click", "rich", "psutil")
 @click.command(epilog=examples("topo version", "topo version --json"))
 @json_option
 def command(as_json: bool) -> None:
-    """Print the versions of topo, Python and the libraries in use."""
+    """Print the versions of topo, Python and the libraries in use. `topo --version` does the same."""
     import zmq
 
     from topo.version import __version__

@@ -26,6 +26,12 @@ def test_the_help_of_every_command_ends_with_examples_of_it(capsys: pytest.Captu
     assert examples and all(line.strip().startswith(f"topo {name}") for line in examples)
 
 
+def test_the_option_for_the_version_does_as_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["--json"]):
+        asked, expected = call(capsys, "--version", *arguments), call(capsys, "version", *arguments)
+        assert asked.code == 0 and asked.out == expected.out != ""
+
+
 def test_help_imports_no_command_no_engine_and_nothing_that_draws() -> None:
     code = (
         "import sys\n"
