@@ -270,11 +270,20 @@ def find_file(reference: TopologyReference) -> Path:
         if spec is None and Path(reference.target).is_file():
             raise NotFoundError(_NO_PYTHON.format(reference.target))
         if spec is None:
-            raise NotFoundError(f"there is no module {reference.target}.", near_misses(name, _modules_in(search)))
+            known = [module for module in _modules_in(search) if module not in sys.stdlib_module_names]
+            suggested = (*_below_folders(names), *near_misses(name, known))
+            raise NotFoundError(f"there is no module {reference.target}.", suggested)
         search = list(spec.submodule_search_locations or [])
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise NotFoundError(f"module {reference.target} is not a Python file.")
     return Path(spec.origin)
+
+
+def _below_folders(names: Sequence[str]) -> list[str]:
+    """The files of a module that is importable from a folder in the current one, such as `src`, and not from here."""
+    if not all(name.isidentifier() for name in names):
+        return []
+    return sorted(str(file) for file in Path().glob(f"*/{'/'.join(names)}.py"))
 
 
 def _refuse_folder(path: Path, name: str, but: str | None = None) -> None:

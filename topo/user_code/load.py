@@ -286,8 +286,10 @@ def _attribute(module: ModuleType, reference: TopologyReference, file: Path) -> 
         ]
         near = near_misses(reference.attribute, meant) or tuple(meant[:3])
         name = reference.attribute
-        fix = "" if near else f"; define {name}() to return builder.build(), or give another name: {file.name}:NAME"
-        raise NotFoundError(f"{file.name} has no {name!r}{fix}.", near) from None
+        # Modules are found in many folders, so it may be another than the user means.
+        where, given = (file.name, file.name) if reference.is_path else (str(file), reference.target)
+        fix = "" if near else f"; define {name}() to return builder.build(), or give another name: {given}:NAME"
+        raise NotFoundError(f"{where} has no {name!r}{fix}.", near) from None
 
 
 def checked(value: object, gave: str) -> Topology:

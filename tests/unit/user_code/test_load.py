@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import queue
 import re
 import sys
 from collections.abc import Iterator
@@ -267,6 +268,23 @@ def test_what_is_not_there_brings_near_misses(state: Path) -> None:
     fix = r"has no 'topology'; define topology\(\) to return builder\.build\(\), or give another name: none\.py:NAME\."
     with pytest.raises(NotFoundError, match=fix):
         load_topology("shop/none.py")
+
+
+def test_a_module_in_a_folder_of_sources_is_suggested_as_its_file(state: Path) -> None:
+    write("src/shop/words.py")
+    with pytest.raises(NotFoundError, match=r"no module shop\.words\. Did you mean 'src/shop/words\.py'\?"):
+        copied("shop.words", state)
+    with pytest.raises(NotFoundError, match=r"no module threadin\.$"):
+        copied("threadin", state)
+
+
+def test_a_module_without_a_topology_is_named_with_its_place(state: Path) -> None:
+    """The user has a queue.py, and calls its module in another folder: it is the standard library's."""
+    with pytest.raises(NotFoundError, match=rf"^{re.escape(queue.__file__)} has no 'topology'"):
+        load_topology("queue")
+    write("shop/__init__.py", source="")
+    with pytest.raises(NotFoundError, match=r"shop/__init__\.py has no 'topology'; .*or give another name: shop:NAME\."):
+        load_topology("shop")
 
 
 @pytest.mark.parametrize("file", ["shop/words.txt", "words.txt"])
