@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,6 +56,17 @@ def kind(catalog: dict[str, str]) -> SinkKind:
         lambda folder: [row["n"] for row in iceberg_rows(folder, table_of(folder), catalog)],
         staged,
     )
+
+
+def test_a_catalog_that_answers_nothing_from_the_start_is_an_error_of_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    from topo.connectors.iceberg.table import IcebergTable
+
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr("topo.connectors.iceberg.table._REST_TIMEOUTS", (1.0, 1.0))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        table = IcebergTable({"uri": f"http://127.0.0.1:{silent.getsockname()[1]}"}, "shop.orders")
+        with pytest.raises(TopoEnvironmentError, match=r"cannot be opened.*timed out"):
+            table.open(None, ())
 
 
 @pytest.mark.parametrize("test", IN_A_STORE, ids=lambda test: test.__name__)

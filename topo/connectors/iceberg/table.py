@@ -88,11 +88,14 @@ class IcebergTable:
     def _catalog(self) -> Any:
         name, properties = (self._given, {}) if isinstance(self._given, str) else ("topo", self._given)
         self._secrets += secrets_of(Config().get_catalog_config(name) or {})
-        catalog = _loaded(partial(load_catalog, name, **properties))
+        settings = {**(Config().get_catalog_config(name) or {}), **properties}
+        if _is_rest(settings):
+            catalog: Any = _LimitedRestCatalog(name, **settings)
+        else:
+            catalog = _loaded(partial(load_catalog, name, **properties))
+            if isinstance(catalog, RestCatalog):
+                _limit(catalog._session)
         warehouse = catalog.properties.get("warehouse")
-        if isinstance(catalog, RestCatalog):
-            session = catalog._session
-            session.request = partial(session.request, timeout=_REST_TIMEOUTS)
         if warehouse is None or folder_at(warehouse) is not None:
             # The catalog makes the table's files by this setting. The library leaves syncing to the operating system.
             catalog.properties.setdefault("py-io-impl", f"{DurableFileIO.__module__}.{DurableFileIO.__qualname__}")
@@ -236,6 +239,25 @@ class IcebergTable:
 
     def _shown(self, error: BaseException, what: str) -> str:
         return without(self._secrets, f"{self} {what}: {str(error) or type(error).__name__}")
+
+
+def _is_rest(settings: Mapping[str, Any]) -> bool:
+    """Whether pyiceberg makes its own REST catalog of settings."""
+    kind = settings.get("type") or ("rest" if str(settings.get("uri", "")).startswith("http") else "")
+    return str(kind).lower() == "rest" and "uri" in settings and "py-catalog-impl" not in settings
+
+
+class _LimitedRestCatalog(RestCatalog):  # type: ignore[misc]
+    """Each request has a time limit, also the one for the settings, which making it sends."""
+
+    def _create_session(self) -> Any:
+        return _limit(super()._create_session())
+
+
+def _limit(session: Any) -> Any:
+    """Have each request of a session fail that takes too long."""
+    session.request = partial(session.request, timeout=_REST_TIMEOUTS)
+    return session
 
 
 def _loaded(load: Callable[[], Any]) -> Any:
