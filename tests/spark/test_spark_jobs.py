@@ -182,7 +182,9 @@ def boom(spark: SparkSession) -> Any:
 @pytest.mark.parametrize(
     ("given", "message", "is_final"),
     [
-        ({"sql": "SELECT number FROM nowhere"}, "TABLE_OR_VIEW_NOT_FOUND", True),
+        ({"sql": "SELECT number FROM nowhere"}, "(?s)TABLE_OR_VIEW_NOT_FOUND.*no temporary views of another one.*query=", True),
+        ({"table": "nowhere"}, "(?s)TABLE_OR_VIEW_NOT_FOUND.*no temporary views of another one.*query=", True),
+        ({"query": lambda spark: spark.table("nowhere")}, "(?s)NOT_FOUND.*no temporary views of another one", True),
         ({"sql": "SELECT (1 AS number"}, "PARSE_SYNTAX_ERROR", True),
         ({"query": lambda spark: spark.range(1)}, "UNRESOLVED_COLUMN", True),
         ({"query": boom}, r"ZeroDivisionError: made wrong \(line \d+ of .*test_spark_jobs.py\)", True),

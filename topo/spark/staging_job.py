@@ -94,7 +94,7 @@ def write_rows(spark: SparkSession, order: Order, rows: Path) -> int:
         writer.option("parquet.block.size", str(_ROW_GROUP_BYTES)).parquet(f"file://{rows.resolve()}")
     except Exception as error:
         is_wrong = isinstance(error, AnalysisException | ParseException) or _is_of_function(error, order)
-        raise StagingFailed(f"Spark cannot make the rows of {order.source}: {_text(error)}", is_wrong) from error
+        raise StagingFailed(f"Spark cannot make the rows of {order.source}: {_text(error)}{_hint(error)}", is_wrong) from error
     return int(seen.get["rows"])
 
 
@@ -105,6 +105,16 @@ def _is_of_function(error: Exception, order: Order) -> bool:
 
     # PySpark passes on as errors of Py4J a Java that was lost, and a job that was, with its executors.
     return order.source.kind == "query" and not isinstance(error, PySparkException | Py4JError | ConnectionError)
+
+
+def _hint(error: Exception) -> str:
+    """Return what to do about a table that Spark does not find: it may be in the session of the program that submits."""
+    if getattr(error, "getCondition", lambda: None)() != "TABLE_OR_VIEW_NOT_FOUND":
+        return ""
+    return (
+        "\nThis is a Spark session of its own, which has no temporary views of another one, such as a notebook's: make the view "
+        "in query=, save it as a table of the catalog, or write it as files"
+    )
 
 
 def _check_count(found: SparkSnapshot, count: int, order: Order) -> None:
