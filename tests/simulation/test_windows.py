@@ -12,6 +12,7 @@ import pytest
 
 from tests.simulator.faults import Fault, draw_faults
 from tests.simulator.simulation import Simulation
+from topo.api.aggregates import Sum
 from topo.api.bolt import BasicBolt
 from topo.api.operator_bolts import WindowBolt
 from topo.api.spout import RetryingSpout
@@ -25,11 +26,16 @@ from topo.api.windows import (
 )
 from topo.builder import TopologyBuilder
 from topo.master.outcome import OutcomeKind
+from topo.tracking.window_tracking import WindowTracker
 from topo.wire.codec import Codec
 
 COUNT = 120
 STEP_MS = 10
 DISORDER_MS = 150
+FIELDS = ("number", "key", "at", "digits")
+_DIGITS = 4
+"""Bits of a sum in which one event counts."""
+_KEYS_OF_SUMS = 12
 
 
 @dataclass
@@ -51,6 +57,8 @@ class World:
     failed: set[int] = field(default_factory=set)
     has_late_stream: bool = True
     delivery: str = "auto"
+    sums: bool = False
+    """Windows add a field up, and those that end together fire at once. Each event counts in digits of its own."""
 
     @classmethod
     def drawn(cls, seed: int) -> World:
@@ -68,7 +76,15 @@ class World:
         return number // self.spouts * STEP_MS + Random(self.seed * 1_000_003 + number).randrange(DISORDER_MS)
 
     def key(self, number: int) -> str:
-        return f"k{number % 3}"
+        return f"k{number % (_KEYS_OF_SUMS if self.sums else 3)}"
+
+    def digits(self, number: int) -> int:
+        return 1 << _DIGITS * (number // _KEYS_OF_SUMS)
+
+    def members(self, key: str, total: int) -> tuple[int, ...]:
+        """The events of a sum, each as often as it was added."""
+        numbers = range(int(key[1:]), COUNT, _KEYS_OF_SUMS)
+        return tuple(number for number in numbers for _ in range(total // self.digits(number) % (1 << _DIGITS)))
 
     @property
     def seen(self) -> set[int]:
@@ -90,12 +106,13 @@ class World:
         }[self.kind]
         if self.fails_one_in:
             builder.set_bolt("flaky", Flaky(self)).shuffle_grouping("events")
+        result: Any = {"aggregate": Sum("digits")} if self.sums else {"process": Members()}
         builder.set_bolt(
             "windows",
             WindowBolt(
                 key="key",
                 window=window,
-                process=Members(),
+                **result,
                 outputs=("key", "start", "end", "numbers"),
                 late_stream="late" if self.has_late_stream else None,
             ),
@@ -110,7 +127,7 @@ class World:
 class Events(RetryingSpout):
     """The events of one task: every `spouts`-th. One of two tasks falls silent for a while, if anything does."""
 
-    outputs = ("number", "key", "at")
+    outputs = FIELDS
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -132,7 +149,7 @@ class Events(RetryingSpout):
                 return
         number = self.next
         self.next += world.spouts
-        self.collector.emit((number, world.key(number), world.at(number)), number)
+        self.collector.emit((number, world.key(number), world.at(number), world.digits(number)), number)
 
 
 class Members(ProcessWindowFunction):
@@ -147,13 +164,14 @@ class Out(BasicBolt):
     def execute(self, tup: Any, collector: Any) -> None:
         if self.world.work_s:
             self.world.simulation.work(self.world.work_s)
-        self.world.rows.append(tuple(tup.values))
+        key, start, end, numbers = tup.values
+        self.world.rows.append((key, start, end, self.world.members(key, numbers) if self.world.sums else numbers))
 
 
 class Flaky(BasicBolt):
     """Lets events through; raises for some, the first time, so that their replays come behind the watermark."""
 
-    outputs = ("number", "key", "at")
+    outputs = FIELDS
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -209,8 +227,8 @@ def windows_of(world: World, numbers: Sequence[int]) -> dict[tuple[str, int, int
     return {window: tuple(sorted(members)) for window, members in found.items()}
 
 
-def check_without_faults(seed: int) -> World:
-    world = simulated(seed)
+def check_without_faults(seed: int, **changes: Any) -> World:
+    world = simulated(seed, **changes)
     assert len({row[:3] for row in world.rows}) == len(world.rows), f"seed {seed}: a window has fired twice"
     windowed = Counter(number for row in world.rows for number in row[3])
     late = Counter(world.late)
@@ -245,6 +263,35 @@ def test_whatever_dies_every_input_reaches_a_window_or_the_late_stream(batch: in
         world = simulated(seed, faults)
         missing = set(range(COUNT)) - world.seen
         assert not missing, f"seed {seed}: {sorted(missing)} are in no window and not late; {[str(fault) for fault in faults]}"
+
+
+DELIVERIES = pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+
+
+@DELIVERIES
+def test_sums_whose_panes_fire_at_once_have_each_event_once(delivery: str) -> None:
+    for seed in range(6):
+        check_without_faults(seed, sums=True, delivery=delivery)
+
+
+def lost_to_sums(seed: int, delivery: str) -> set[int]:
+    """Return the events that are in no sum and not late, whatever has died."""
+    world = simulated(seed, draw_faults(Random(seed), has_links=True), sums=True, delivery=delivery)
+    return set(range(COUNT)) - world.seen
+
+
+@DELIVERIES
+def test_whatever_dies_every_event_is_in_a_sum_or_late(delivery: str) -> None:
+    assert {seed: lost for seed in range(1000, 1016) if (lost := lost_to_sums(seed, delivery))} == {}
+
+
+def test_inputs_that_are_acked_before_their_sums_are_processed_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fired_once(self: WindowTracker, keys: Any, window: Any, panes: Any, *_: Any) -> None:
+        self._panes.remove_all(keys, window)
+        self._release_each(panes)
+
+    monkeypatch.setattr(WindowTracker, "fired_once", fired_once)
+    assert any(lost_to_sums(seed, "at_least_once") for seed in (1009, 1011, 1012))
 
 
 def with_late_replays(seed: int) -> World:
