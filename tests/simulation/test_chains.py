@@ -1,4 +1,7 @@
-"""Random runs under faults with a chain behind each spout that passes every row on: all oracles hold as without one."""
+"""Random runs under faults with chains in the tasks of spouts.
+
+Some pass every row on: all oracles hold as without one. Others raise, drop and multiply rows, end their process, are cut short.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.simulation import planted_chains
+from tests.simulation.planted import Plant
+from tests.simulator.chained_scenarios import draw_chained_checkpoints, draw_chained_trees
 from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario
 from tests.simulator.random_scenarios import draw_scenario
 from topo import BasicBolt, TopologyBuilder
@@ -15,6 +21,11 @@ from topo.api.streams import DEFAULT_STREAM, streams_of
 from topo.api.topology import ComponentKind
 
 SEEDS = range(5)
+CHAINED_SEEDS = 40
+RUNS: dict[str, Callable[[int], Any]] = {
+    "chained_checkpoints": lambda seed: draw_chained_checkpoints(seed).run(),
+    "chained_trees": lambda seed: draw_chained_trees(seed).run(),
+}
 _build = TopologyBuilder.build
 behind: list[str] = []
 """The spouts that have had a chain."""
@@ -42,8 +53,7 @@ def chained(builder: TopologyBuilder) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def with_chains(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(TopologyBuilder, "build", chained)
+def is_quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -51,8 +61,27 @@ def with_chains(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("draw", [draw_scenario, draw_checkpoint_scenario])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_oracle_holds_behind_a_chain(seed: int, draw: Callable[[int], Any]) -> None:
+def test_every_oracle_holds_behind_a_chain(seed: int, draw: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TopologyBuilder, "build", chained)
     behind.clear()
     run = draw(seed).run()
     assert behind
     assert run.violations == []
+
+
+@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("name", RUNS)
+def test_what_a_chain_makes_is_right_whatever_goes_wrong(name: str, chunk: int) -> None:
+    runs = [RUNS[name](seed) for seed in range(chunk, CHAINED_SEEDS, 4)]
+    assert {run.scenario.seed: run.violations for run in runs if run.violations} == {}
+    assert all(any(run.counts().get(what) for run in runs) for what in ("row: Trouble", "recovery"))
+
+
+@pytest.mark.parametrize("plant", planted_chains.PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    oracles, promising, name = planted_chains.PLANTS[plant]
+    plant(monkeypatch)
+    for seed in (*promising, *range(CHAINED_SEEDS)):
+        if any(violation.oracle in oracles for violation in RUNS[name](seed).violations):
+            return
+    pytest.fail(f"no seed has caught: {plant.__doc__}")

@@ -40,8 +40,14 @@ def build(
     settings: Mapping[str, Any],
     outside: ExternalWorld,
     watermarks: WatermarkStrategy | None = None,
+    chains: Mapping[str, Callable[[Any], Any]] | None = None,
 ) -> Topology:
-    """Build a topology, as every process does. The watermarks are those of all spouts."""
+    """Build a topology, as every process does.
+
+    Args:
+        watermarks: of all spouts.
+        chains: by spout: makes the bolt that its tasks run on its rows.
+    """
     builder = TopologyBuilder(name).config(**settings)
     for part in parts:
         made = part.make(outside)
@@ -51,7 +57,7 @@ def build(
         declarer = builder.set_bolt(part.name, made, part.parallelism, **part.settings)
         for source, *stream, grouping in part.inputs:
             _declare(declarer, source, stream[0] if stream else DEFAULT_STREAM, grouping, outside)
-    return builder.build()
+    return builder.build(None, {spout: make(outside) for spout, make in (chains or {}).items()})
 
 
 def copies_of(topology: Topology, outside: ExternalWorld) -> Callable[[], Topology]:
