@@ -8,21 +8,10 @@ from typing import Any
 
 import click
 
-from topo_cli.options import deadline_option, examples, home_option, json_option, name_argument, reading_options
+from topo_cli.options import ShownByDefault, deadline_option, examples, home_option, json_option, name_argument, reading_options
 
 
-class _ShownByDefault(click.Group):
-    """A group whose `show` needs no name: `topo dead-letters NAME`."""
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        is_option = bool(args) and args[0].startswith("-") and args[0] not in ctx.help_option_names
-        return super().parse_args(ctx, ["show", *args] if is_option else args)
-
-
-@click.group(cls=_ShownByDefault, epilog=examples("topo dead-letters enrichment", "topo dead-letters replay enrichment --all"))
+@click.group(cls=ShownByDefault, epilog=examples("topo dead-letters enrichment", "topo dead-letters replay enrichment --all"))
 def command() -> None:
     """Show the messages of a topology that were given up, or emit them again. Without `show` or `replay` it shows them."""
 

@@ -19,6 +19,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEADLINE_S = 10.0
 
 
+class ShownByDefault(click.Group):
+    """A group whose `show` needs no name: `topo dead-letters NAME`, `topo state PATH`."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_option = bool(args) and args[0].startswith("-") and args[0] not in ctx.help_option_names
+        return super().parse_args(ctx, ["show", *args] if is_option else args)
+
+
 class TimeSpan(click.ParamType[float]):
     """A duration such as "500ms", "30s" or "5m", as seconds."""
 

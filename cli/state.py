@@ -6,12 +6,14 @@ from typing import Any
 
 import click
 
-from topo_cli.options import examples, json_option, no_color_option
+from topo_cli.options import ShownByDefault, examples, json_option, no_color_option
 
 
-@click.group(epilog=examples("topo state show ~/savepoints/flights", "topo state show PATH --component delays -n 5"))
+@click.group(
+    cls=ShownByDefault, epilog=examples("topo state show ~/savepoints/flights", "topo state show PATH --component delays -n 5")
+)
 def command() -> None:
-    """Show the content of a checkpoint or a savepoint; the topology need not run."""
+    """Show the content of a checkpoint or a savepoint; the topology need not run. `show` may be left out."""
 
 
 @command.command(

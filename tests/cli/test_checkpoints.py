@@ -144,6 +144,7 @@ def test_a_savepoint_is_shown_task_by_task(capsys: pytest.CaptureFixture[str], s
     assert rows["mine[0]"]["states"] == {"user": 2}
     assert rows["lines[0]"]["values"] == {"source": "{'position': 17}"}
     result = call(capsys, "state", "show", save)
+    assert call(capsys, "state", save).out == result.out
     assert "savepoint 7 of flights" in result.err
     assert "delays[0]" in result.out and "sum: 2" in result.out
 
