@@ -59,7 +59,7 @@ def loss_of(cls: type) -> str:
 
 
 def reads_as_given(record: Any, name: str) -> bool:
-    """Return whether a record made of its fields has in this one what it was given: no code of the class stands between."""
+    """Return whether this field of a record is the value that its class was called with: no code of the class changes it."""
     cls: Any = get_origin(record) or record
     read = inspect.getattr_static(cls, name, None)
     if cls.__getattribute__ not in (object.__getattribute__, tuple.__getattribute__) or hasattr(cls, "__post_init__"):

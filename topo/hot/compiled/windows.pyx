@@ -62,7 +62,7 @@ cdef inline object _folded(_Fold fold, kept, value):
 
 
 cdef object _added(place, value, kept):
-    """As `AddField`, which adds what is not a number or a tuple here."""
+    """Do as `AddField`, and leave accumulators of another shape to it."""
     cdef Py_ssize_t at
     cdef tuple places
     if place is None:

@@ -141,7 +141,7 @@ class Aggregated(Accumulated):
 
 
 def _place(aggregate: AggregateFunction) -> FieldPlace:
-    """Return the place of an `AddField` that does the same as `add` of an aggregate; () for one that does more."""
+    """Return the place of an `AddField` that does the same as `add` of an aggregate; () for all others."""
     if type(aggregate) is Count:
         return None
     if type(aggregate) is Together:
