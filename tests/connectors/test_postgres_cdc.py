@@ -249,7 +249,7 @@ class _Relay(socketserver.BaseRequestHandler):
 
 
 def _seconds_to_notice(port: int) -> list[tuple[int, int]]:
-    """Of each connection of this process to a port: after which time the system gives up a peer that says nothing at all."""
+    """Of each connection of this process to a port: after which time the system gives up a silent peer."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as one:

@@ -112,8 +112,8 @@ def _hint(error: Exception) -> str:
     if getattr(error, "getCondition", lambda: None)() != "TABLE_OR_VIEW_NOT_FOUND":
         return ""
     return (
-        "\nThis is a Spark session of its own, which has no temporary views of another one, such as a notebook's: make the view "
-        "in query=, save it as a table of the catalog, or write it as files"
+        "\nThis Spark session has no temporary views of another one, such as a notebook's: make the view in query=, save it as a "
+        "table of the catalog, or write it as files"
     )
 
 

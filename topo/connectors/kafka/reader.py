@@ -417,7 +417,7 @@ class KafkaReader:
                 reading.next = offset
                 self._lose(reading, found)
             else:
-                # By its epochs the broker has said that it does not have the record, and by its offsets that it does.
+                # The broker does not have the record by its epochs, and has it by its offsets.
                 reading.has_epoch = False
                 self._continue(reading)
 
