@@ -98,6 +98,8 @@ def command(
     from topo_cli.exits import Failed
     from topo_cli.output import print_json, talk
 
+    if seconds <= 0:
+        raise click.UsageError("--seconds is more than 0: rates need a time that they are measured in")
     chosen = {setting: options[option] for option, setting in _SETTINGS.items() if options[option] is not None}
     if options["transport"]:
         chosen["transport"] = options["transport"]
@@ -309,9 +311,10 @@ def _open_loop_latencies(folder: Path, warm_up_s: float) -> dict[str, Any]:
 
 
 def _print(result: Mapping[str, Any]) -> None:
-    from topo_cli.output import count
+    from topo_cli.output import count, plural
 
-    click.echo(f"{result['workload']}: {result['tasks']} tasks in {result['workers']} workers, {result['ackers']} ackers")
+    tasks, workers, ackers = (plural(result[f"{word}s"], word) for word in ("task", "worker", "acker"))
+    click.echo(f"{result['workload']}: {tasks} in {workers}, {ackers}")
     click.echo(f"  messages acked       {count(result['acked_per_second'])}/s over {result['measured_seconds']:g} s")
     click.echo(f"  tuples executed      {count(result['tuples_per_second'])}/s")
     if "words_per_second" in result:

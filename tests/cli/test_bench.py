@@ -37,6 +37,8 @@ def test_options_that_a_workload_does_not_have_are_refused(capsys: pytest.Captur
         assert (wrong.code, "--batches is for word-count alone, without --rate" in wrong.err) == (2, True)
     wrong = call(capsys, "bench", "some/topology.py", "--rate", 10)
     assert (wrong.code, "only they know when a message was due" in wrong.err) == (2, True)
+    wrong = call(capsys, "bench", "pipe", "--seconds", 0)
+    assert (wrong.code, "--seconds is more than 0" in wrong.err) == (2, True)
 
 
 @pytest.mark.parametrize(("name", "meant"), [("wrd-count", "word-count"), ("wordcount", "word-count"), ("pipee", "pipe")])
