@@ -58,7 +58,7 @@ class World:
     has_late_stream: bool = True
     delivery: str = "auto"
     sums: bool = False
-    """Windows add a field up, and those that end together fire at once. Each event counts in digits of its own."""
+    """Windows add a field up, and those that end together fire at once. Each event counts in separate digits."""
 
     @classmethod
     def drawn(cls, seed: int) -> World:

@@ -1,7 +1,7 @@
 """Topologies whose spouts run a bolt in their tasks, as they run the first operators of a stream.
 
 The bolt is a component of the model: it raises, drops rows, makes several, ends its process, emits what cannot be carried. Only
-the topology that is built does not have it: its readers read the spouts, and what it gives up is a dead letter of the spout.
+the topology that is built does not have it: its readers read the spouts, and messages that it gives up are dead letters of these.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class ChainedCheckpoints(CheckpointScenario):
 
     def expected(self) -> Expected:
         expected = super().expected()
-        letters, expected.dead_letters = expected.dead_letters, type(expected.dead_letters)()
-        for (component, row), count in letters.items():
+        by_component, expected.dead_letters = expected.dead_letters, type(expected.dead_letters)()
+        for (component, row), count in by_component.items():
             expected.dead_letters[row.partition(".")[0] if component == CHAIN else component, row] += count
         return expected
 

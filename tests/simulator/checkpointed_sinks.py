@@ -1,4 +1,4 @@
-"""Sinks of simulated topologies with checkpoints: one whose state is its input, and one that publishes with checkpoints."""
+"""Sinks of simulated topologies with checkpoints: `Log`, whose state is its input, and `Ledger`, which publishes."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_inputs_whose_accumulator_was_dropped_are_acked_when_their_window_ends()
 
 
 class Numbers(CustomGrouping):
-    """Names a task that does not exist for what is no number."""
+    """Names a task that does not exist for NaN."""
 
     def choose(self, values: tuple[Any, ...]) -> list[int]:
         return [99] if isnan(values[3]) else [0]
