@@ -73,7 +73,7 @@ class Maker:
 
     @classmethod
     def of(cls, node: Node) -> Maker:
-        """Return the one that made the results of an operator, which may pass them on."""
+        """Return the maker of the results of an operator, which may pass them on."""
         made = maker_of(node)
         return cls(str(made), made.site)
 

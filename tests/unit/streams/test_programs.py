@@ -166,7 +166,7 @@ def test_a_record_of_unknown_type_is_refused_where_it_leaves() -> None:
         flow.from_iterable([1]).map(lambda n: Point(n, n)).rebalance(parallelism=1).to(print)
 
     (error,) = run(draw, attempts=1).errors()
-    assert "rebalance at test_programs.py" in error.message and "of=Point" in error.message
+    assert "map at test_programs.py" in error.message and "of=Point" in error.message
 
 
 def test_sessions_end_after_the_gap_and_late_records_go_aside() -> None:
