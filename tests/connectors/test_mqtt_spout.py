@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.certificates import self_signed
 from tests.connectors.mqtt_peers import Peer, broker, peer
 from tests.servers import mosquitto
 from tests.servers.server import need
@@ -223,3 +224,21 @@ def test_a_wrong_password_is_reported_and_shown_nowhere(tmp_path: Path) -> None:
         task.harness.stop()
     finally:
         locked.kill()
+
+
+def test_a_broker_with_a_certificate_of_its_own_is_read_with_one_that_it_knows(tmp_path: Path) -> None:
+    cert, key = self_signed(tmp_path, "127.0.0.1")
+    broker = mosquitto.start(tmp_path, certificate=(cert, key))
+    url = f"mqtts://127.0.0.1:{broker.tls_port}"
+    try:
+        task = Reading(lambda: MqttSpout(url, "a", tls={"ca_certs": cert, "certfile": cert, "keyfile": str(key)}))
+        task.until(lambda: task.is_connected)
+        assert task.errors == []
+        task.harness.stop()
+        for files, cause in (({}, "CERTIFICATE_VERIFY_FAILED"), ({"ca_certs": str(cert)}, "before the broker has answered")):
+            task = Reading(lambda files=files: MqttSpout(url, "a", tls=files))
+            task.until(lambda task=task: task.errors)
+            assert cause in task.errors[0] and not task.is_connected
+            task.harness.stop()
+    finally:
+        broker.kill()

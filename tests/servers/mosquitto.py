@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,10 +26,12 @@ class Mosquitto(Server):
 
     Attributes:
         folder: its data, settings and log.
+        tls_port: where it wants certificates, if it does.
     """
 
     folder: Path = field(default_factory=Path)
     port: int = 0
+    tls_port: int = 0
 
     def start_again(self) -> None:
         """Start it again on its data, at its address, after `stop` or `kill`."""
@@ -44,6 +46,7 @@ def start(
     survives: bool = True,
     most_bytes: int | None = None,
     most_payload: int | None = None,
+    certificate: tuple[Path, Path] | None = None,
 ) -> Mosquitto:
     """Start a broker with its data in `folder`. Skips the test where it or its client is missing.
 
@@ -52,11 +55,12 @@ def start(
         survives: whether its data survives a kill: it writes all of it at each change, which takes long with many messages.
         most_bytes: of a packet that it takes, which it states.
         most_payload: bytes of a message that it takes, by the setting of former versions, which it does not state.
+        certificate: with its key. It is the server's and signs itself; clients at `tls_port` have to show one that it has signed.
     """
     need(("paho",), "mqtt")
     if _command() is None:
         refuse_missing("mosquitto", "mqtt")
-    port = port or free_port()
+    port, tls_port = port or free_port(), 0 if certificate is None else free_port()
     settings = [
         f"listener {port} 127.0.0.1",
         f"allow_anonymous {str(not is_locked).lower()}",
@@ -70,11 +74,15 @@ def start(
         *([] if most_bytes is None else [f"max_packet_size {most_bytes}"]),
         *([] if most_payload is None else [f"message_size_limit {most_payload}"]),
     ]
+    if certificate is not None:
+        cert, key = certificate
+        settings += [f"listener {tls_port} 127.0.0.1", f"cafile {cert}", f"certfile {cert}", f"keyfile {key}"]
+        settings += ["require_certificate true"]
     if is_locked:
         tool = shutil.which("mosquitto_passwd", path=os.environ["PATH"] + os.pathsep + PATHS) or "mosquitto_passwd"
         subprocess.run([tool, "-b", "-c", str(folder / "passwords"), USER, PASSWORD], check=True, capture_output=True)
     (folder / "mosquitto.conf").write_text("\n".join(settings) + "\n")
-    return _start(folder, port)
+    return replace(_start(folder, port), tls_port=tls_port)
 
 
 def _command() -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import signal
 import socket
 import ssl
@@ -25,6 +24,7 @@ pytest.importorskip("starlette", reason="needs the extra ui")
 from websockets.exceptions import InvalidHandshake
 from websockets.sync.client import connect
 
+from tests.certificates import self_signed
 from tests.operate.ui.test_hostile_requests import TOKENS, ask, converse
 from topo.errors import TopoEnvironmentError, UserError
 from topo.storage.state_folder import StateFolder
@@ -40,14 +40,7 @@ PROXIED = {"behind_proxy": True, "names": ("topo.example",)}
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for 127.0.0.2 that signs itself, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "there is no `openssl`: apt install openssl"
-    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=topo", "-addext", "subjectAltName=IP:127.0.0.2", "-out", str(cert), "-keyout", str(key)]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
+    return self_signed(tmp_path_factory.mktemp("tls"), "127.0.0.2")
 
 
 # -- the rules -----------------------------------------------------------------------------------------------------------

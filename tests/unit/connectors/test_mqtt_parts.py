@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from topo import Tuple
 from topo.api.tuples import Origin
 from topo.connectors.mqtt.deliveries import SessionMessages, digest_of
+from topo.connectors.mqtt.session import MqttSession
 from topo.connectors.mqtt.settings import broker_address, topic_of
 from topo.errors import ConfigError, UserError
 
@@ -78,8 +80,15 @@ def test_digests_tell_topics_and_payloads_apart() -> None:
 
 def test_a_broker_is_named_by_a_url_whose_password_is_not_shown() -> None:
     found = broker_address("mqtts://me:p%40planted@example.org")
-    assert (found.host, found.port, found.uses_tls, found.user, found.password) == ("example.org", 8883, True, "me", "p@planted")
+    assert (found.host, found.port, found.tls is not None, found.user, found.password) == (
+        "example.org",
+        8883,
+        True,
+        "me",
+        "p@planted",
+    )
     assert "planted" not in repr(found)
+    assert broker_address("mqtt://h:1").tls is None and broker_address("mqtts://h", {"ca_certs": "ca"}).tls == {"ca_certs": "ca"}
     assert broker_address("mqtt://h:1").port == 1 and broker_address("mqtt+unix:///run/m").host == "/run/m"
 
 
@@ -87,6 +96,27 @@ def test_a_broker_is_named_by_a_url_whose_password_is_not_shown() -> None:
 def test_another_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="url="):
         broker_address(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "tls", "problem"),
+    [
+        ("mqtt://h", {"ca_certs": "ca.pem"}, "tls= is for a URL with mqtts"),
+        ("mqtts://h", {"cafile": "ca.pem"}, "tls has cafile='ca.pem'; it takes ca_certs, certfile"),
+        ("mqtts://h", {"ca_certs": 1}, "tls has ca_certs=1"),
+        ("mqtts://h", {"keyfile": "key.pem"}, "no certfile"),
+    ],
+)
+def test_certificates_that_are_of_no_use_are_refused(url: str, tls: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        broker_address(url, tls)
+
+
+def test_a_file_of_certificates_that_is_missing_is_named() -> None:
+    address = broker_address("mqtts://h", {"ca_certs": "nowhere.pem", "keyfile_password": "planted", "certfile": "c"})
+    with pytest.raises(ConfigError, match=r"MqttSink: tls: the files .*nowhere\.pem") as caught:
+        MqttSession("MqttSink", address, "id", 30, 0, 100, None, print, print)
+    assert "planted" not in str(caught.value)
 
 
 def tup(**values: Any) -> Tuple:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -43,6 +43,7 @@ class MqttSink(Bolt):
         client_id: str | None = None,
         max_waiting: int = 10_000,
         keepalive: str | timedelta = "30s",
+        tls: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep where to publish; nothing is opened yet.
 
@@ -55,12 +56,14 @@ class MqttSink(Bolt):
             client_id: the client's name; by default topology and component. The task's number is appended.
             max_waiting: rows that wait for the broker, up to 60,000; further ones fail at once.
             keepalive: a broker that is silent for one and a half times that long is given up, and connected to again.
+            tls: arguments of paho's `tls_set`, for mqtts: `ca_certs` (the system's certificates without), `certfile`, `keyfile`,
+                `keyfile_password`, `ciphers`. The files have to exist where the task runs.
 
         Raises:
             ConfigError: an argument cannot be used, or paho-mqtt is missing.
         """
         check_installed("MqttSink", "mqtt", "paho-mqtt", "paho")
-        self._address = broker_address(url)
+        self._address = broker_address(url, tls)
         self._topic = topic_of(topic)
         self._encode = encoder_of(value, value_serializer)
         self._keepalive_s = duration_ms(keepalive) // 1000

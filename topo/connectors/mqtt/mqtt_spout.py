@@ -58,6 +58,7 @@ class MqttSpout(PartitionedSpout):
         receive_maximum: int = 10_000,
         session_expiry: str | timedelta = "7d",
         keepalive: str | timedelta = "30s",
+        tls: Mapping[str, Any] | None = None,
         on_bad_record: Literal["dead_letter", "fail", "drop"] = "dead_letter",
     ) -> None:
         """Keep what to read; nothing is opened yet.
@@ -72,13 +73,15 @@ class MqttSpout(PartitionedSpout):
             receive_maximum: messages that the broker sends before they are acked, up to 65,535. Acks go every half second.
             session_expiry: how long the broker keeps messages while no process is connected.
             keepalive: a broker that is silent for one and a half times that long is given up, and connected to again.
+            tls: arguments of paho's `tls_set`, for mqtts: `ca_certs` (the system's certificates without), `certfile`, `keyfile`,
+                `keyfile_password`, `ciphers`. The files have to exist where the task runs.
             on_bad_record: see `PartitionedSpout`.
 
         Raises:
             ConfigError: an argument cannot be used, or paho-mqtt is missing.
         """
         check_installed("MqttSpout", "mqtt", "paho-mqtt", "paho")
-        self._address = broker_address(url)
+        self._address = broker_address(url, tls)
         self._topics = (topics,) if isinstance(topics, str) else tuple(topics)
         if not self._topics or not all(self._topics):
             raise ConfigError(f"MqttSpout: topics={topics!r} must be one or several topics")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -14,9 +15,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from topo.api.context import Executor
 from topo.connectors.mqtt.settings import BrokerAddress
-from topo.errors import TopoEnvironmentError, TopoError, UnsupportedValueError
+from topo.errors import ConfigError, TopoEnvironmentError, TopoError, UnsupportedValueError
 
 _LONGEST_PAUSE_S = 30
+_FILES = "ca_certs", "certfile", "keyfile"
 _NO_ENTRY = (0x86, 0x87, 0x8C)
 """Reasons of a broker that does not know or let in the user."""
 # Mosquitto refuses a message above its `message_size_limit` so, which the standard has for other packets alone: paho would end
@@ -79,8 +81,13 @@ class MqttSession:
         )
         if address.user is not None:
             client.username_pw_set(address.user, address.password)
-        if address.uses_tls:
-            client.tls_set()
+        if address.tls is not None:
+            try:
+                client.tls_set(**address.tls)
+            except (OSError, ValueError) as error:
+                # The client's errors do not name the files.
+                files = {name: value for name, value in address.tls.items() if name in _FILES}
+                raise ConfigError(f"{name}: tls: the files {files} cannot be used: {error}") from error
         client.reconnect_delay_set(1, _LONGEST_PAUSE_S)
         client.on_connect, client.on_disconnect, client.on_connect_fail = (
             self.guarded(one) for one in (self._connect, self._disconnect, self._no_connect)
@@ -161,11 +168,12 @@ class MqttSession:
 
     def _disconnect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         was_connected, self.is_connected = self.is_connected, False
-        if was_connected:
-            self._lost(f"lost the connection: {reason}; it connects again")
+        what = "lost the connection" if was_connected else "the connection ended before the broker has answered"
+        self._lost(f"{what}: {reason}; it connects again")
 
     def _no_connect(self, _client: Any, _data: Any) -> None:
-        self._lost("cannot connect; it is tried again")
+        # The client calls this while it handles the error.
+        self._lost(f"cannot connect: {sys.exception() or 'no answer'}; it is tried again")
 
     def _lost(self, text: str) -> None:
         """Report a loss once, until there is a connection again."""

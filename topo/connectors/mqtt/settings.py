@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +15,7 @@ from topo.connectors.secrets import masked
 from topo.errors import ConfigError, UserError
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "mqtt+unix": 0}
+_TLS = "ca_certs", "certfile", "keyfile", "keyfile_password", "ciphers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +25,26 @@ class BrokerAddress:
     Attributes:
         shown: the URL without its password, for messages.
         host: a name, or the path of a Unix socket.
+        tls: arguments of the client's `tls_set`; None: no encryption.
     """
 
     shown: str
     host: str
     port: int
-    uses_tls: bool = False
+    tls: Mapping[str, Any] | None = field(default=None, repr=False)
     is_unix: bool = False
     user: str | None = None
     password: str | None = field(default=None, repr=False)
 
 
-def broker_address(url: str) -> BrokerAddress:
+def broker_address(url: str, tls: Mapping[str, Any] | None = None) -> BrokerAddress:
     """Return the parts of a URL: mqtt://user:password@host:port, mqtts://host or mqtt+unix:///path.
 
+    Args:
+        tls: files of the client's `tls_set`, for a URL with mqtts.
+
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is none, or does not go with `tls`.
     """
     shown = masked(url)
     try:
@@ -50,8 +56,17 @@ def broker_address(url: str) -> BrokerAddress:
     host = parts.path if is_unix else parts.hostname
     if parts.scheme not in PORTS or not host or (parts.path not in ("", "/") and not is_unix):
         raise ConfigError(f"url={shown!r} must be mqtt://host:port, mqtts://host:port or mqtt+unix:///path")
+    files = dict(tls or {})
+    if wrong := [f"{name}={value!r}" for name, value in files.items() if name not in _TLS or not isinstance(value, str | Path)]:
+        raise ConfigError(f"tls has {masked(wrong[0])}; it takes {', '.join(_TLS)}, each a text, as paho's tls_set")
+    if files and parts.scheme != "mqtts":
+        raise ConfigError(f"tls= is for a URL with mqtts; url={shown!r} is not encrypted")
+    if "keyfile" in files and "certfile" not in files:
+        raise ConfigError("tls has a keyfile and no certfile, which is the client's certificate")
     user, password = (None if one is None else unquote(one) for one in (parts.username, parts.password))
-    return BrokerAddress(shown, host, port or PORTS[parts.scheme], parts.scheme == "mqtts", is_unix, user, password)
+    return BrokerAddress(
+        shown, host, port or PORTS[parts.scheme], files if parts.scheme == "mqtts" else None, is_unix, user, password
+    )
 
 
 def client_id_of(given: str | None, context: TaskContext) -> str:
