@@ -51,7 +51,7 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
             client.request("drain", DEADLINE_S, within_s=wait_s)
         wait_until_ended(client.folder, (wait_s or 0.0) + DEADLINE_S)
     except KeyboardInterrupt:
-        talk(f"{name} ends all the same; `topo status {name}` shows how far it is")
+        talk(f"{name} ends anyway; `topo status {name}` shows how far it is")
         raise
     summary = client.folder.last_summary()
     reason = summary["outcome"]["reason"] if summary else "it is gone"

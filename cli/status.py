@@ -29,7 +29,7 @@ def command(name: str, watch: bool, interval: float, tasks: bool, deadline: floa
     In the table: in/s and out/s are of the last seconds; capacity is the share of time that the busiest task needs to execute
     its input (above 0.8 it holds the others back); blocked is the share of time without room for output.
 
-    Above it are the findings: what slows the topology down or goes wrong, and the command that mends it.
+    Above it are the findings: what slows the topology down or goes wrong, and the command that fixes it.
     """
     from topo.operate.overviews import findings
     from topo.operate.topology_index import current_status, find_topology

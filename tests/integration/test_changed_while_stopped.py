@@ -66,7 +66,7 @@ def test_a_rebalance_waits_for_components_that_take_long_to_close(scene: Scene) 
     ("arguments", "stated"),
     [
         (["rebalance", "flow", "-e", "times=2"], "nothing starts it again; `topo resume flow` continues it"),
-        (["kill", "flow", "-w", "30s", "--yes"], "flow ends all the same; `topo status flow`"),
+        (["kill", "flow", "-w", "30s", "--yes"], "flow ends anyway; `topo status flow`"),
     ],
     ids=["rebalance", "kill"],
 )

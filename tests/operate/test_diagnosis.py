@@ -61,7 +61,7 @@ def starved(overview: dict[str, Any]) -> None:
     [
         (crash_loop, "worker lost again and again", "", "worker 1 was lost 4 times: killed by signal 11"),
         (grows("parse", "errors"), "errors", "parse", "parse has 30 errors a minute"),
-        (grows("numbers", "dead_lettered"), "dead letters", "numbers", "30 messages of numbers a minute are given up"),
+        (grows("numbers", "dead_lettered"), "dead letters", "numbers", "numbers gives up 30 messages a minute"),
         (grows("store", "late_dropped"), "late data", "store", "store drops 30 inputs a minute"),
         (grows("numbers", "timed_out"), "timeouts", "numbers", "a bolt forgets to ack"),
         (checkpoint_hangs, "checkpoint slow", "store", "checkpoint 9 is under way for 7 s, and waits for the parts of"),

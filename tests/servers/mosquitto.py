@@ -55,7 +55,7 @@ def start(
         survives: whether its data survives a kill: it writes all of it at each change, which takes long with many messages.
         most_bytes: of a packet that it takes, which it states.
         most_payload: bytes of a message that it takes, by the setting of former versions, which it does not state.
-        certificate: with its key. It is the server's and signs itself; clients at `tls_port` have to show one that it has signed.
+        certificate: with its key. It is the server's and signs itself; clients at `tls_port` have to show a certificate, too.
     """
     need(("paho",), "mqtt")
     if _command() is None:

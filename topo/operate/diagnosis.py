@@ -1,7 +1,7 @@
 """Why a topology is slow or in trouble, in words: from its overview to findings. Pure.
 
 A rule looks at one overview and returns findings: the cause, the component, the figures that show it, and the command or change
-that mends it. `RULES` is the order in which findings are shown.
+that fixes it. `RULES` is the order in which findings are shown.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def bottlenecks(view: View) -> Iterator[FindingRow]:
             component,
             f"{component} is the bottleneck: its busiest task works {percent(row['capacity'])} of the time, and "
             f"{count(row['in_front'])} tuples{wait} wait in front of it{victims}",
-            f"more tasks of {component}, or quicker code",
+            f"more tasks of {component}, or faster code",
             (f"topo rebalance {view.name} -e {component}={more}",),
             {"capacity": row["capacity"], "in_front": row["in_front"]},
         )
@@ -114,7 +114,7 @@ def slow_sources(view: View) -> Iterator[FindingRow]:
             component,
             f"the source {component} sets the pace, {rate(spout['out_per_s'])} a second: {why}, and no bolt is busier than "
             f"{percent(busiest)}",
-            "nothing, if that is all there is; else quicker reading, more tasks of the spout, or a rebalance behind it",
+            "nothing, if that is all there is; else faster reading, more tasks of the spout, or a rebalance behind it",
             (),
             {"out_per_s": spout["out_per_s"], "busy": spout["busy"], "capacity": busiest},
         )

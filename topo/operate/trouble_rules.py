@@ -10,7 +10,7 @@ from topo.operate.view import FindingRow, View, count, seconds
 BEHIND_S = 10.0
 """A watermark that is so much behind the clock, and waits for an input that is silent, holds windows back."""
 
-_BARRIERS = "barriers queue behind tuples: mend the bottleneck, or lower queue_time"
+_BARRIERS = "barriers queue behind tuples: fix the bottleneck, or lower queue_time"
 
 
 def held_back(view: View) -> Iterator[FindingRow]:
@@ -71,10 +71,10 @@ def _slow_part(view: View, last: Mapping[str, Any], slowest: Mapping[str, Any]) 
             why, remedy = f"its barriers wait behind the tuples in front of {component} for {seconds(rest_s)}", _BARRIERS
         else:
             component, why = "", f"it waits for barriers or the store for {seconds(rest_s)}"
-            remedy = "a quicker store; or code that lets barriers pass"
+            remedy = "a faster store; or code that lets barriers pass"
     else:
         why = f"{task} {parts[longest]} for {seconds(longest_s)}"
-        remedy = _BARRIERS if longest == "alignment_ms" else "less state, or a quicker store"
+        remedy = _BARRIERS if longest == "alignment_ms" else "less state, or a faster store"
     return FindingRow(
         component,
         f"checkpoint {last['checkpoint']} took {seconds(last['duration_s'])}: {why}",
@@ -121,8 +121,8 @@ failing = growing(
 )
 given_up = growing(
     "dead_lettered",
-    "{count} messages of {component} a minute are given up",
-    "mend what they fail on",
+    "{component} gives up {count} messages a minute",
+    "fix the cause",
     "topo dead-letters {topology}",
     "topo errors {topology}",
 )

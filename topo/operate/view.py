@@ -23,8 +23,8 @@ class FindingRow:
     Attributes:
         component: the component that it is about; "" for the whole topology.
         sentence: cause and evidence.
-        remedy: what mends it.
-        commands: those that mend it, or show more.
+        remedy: the fix.
+        commands: those that fix it, or show more.
         figures: the evidence, by name.
         kind: a word for programs, such as "bottleneck"; it and the next are those of the rule.
         severity: "problem", "slow" or "note".

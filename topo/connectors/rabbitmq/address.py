@@ -65,7 +65,7 @@ class RabbitAddress:
         return without(self._secrets, str(error) or repr(error))
 
     def explained(self, error: BaseException, what: str) -> Exception:
-        """Return an error of a connection or channel with the way to mend it."""
+        """Return an error of a connection or channel with the way to fix it."""
         text = self.text_of(error)
         code = getattr(error, "reply_code", 0)
         if code == _NOT_FOUND:

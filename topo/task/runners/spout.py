@@ -333,13 +333,12 @@ class SpoutRunner:
         if self._output.collector.ended or not self._is_going or self._has_room or not self.pending:
             self._stall.has_room()
         elif self._stall.is_full(self._heard_at, now):
-            pending, component = self.pending, self._state.component_id
-            what = f"component {component!r} has {pending} messages in flight (max_spout_pending) and no verdict"
+            held = f"{self.pending} messages in flight (max_spout_pending) and no verdict"
             self._reports.record(
                 SpoutStalledError(
-                    f"{what} for {STALL_S:g} s: windows hold them, and wait for a watermark, or for the count of a count window, "
-                    "that only further messages bring; "
-                    "set max_spout_pending to more than the messages of all open windows, or make the windows shorter"
+                    f"component {self._state.component_id!r} has {held} for {STALL_S:g} s: windows hold them, and wait for a "
+                    "watermark, or for the count of a count window, that only further messages bring; set max_spout_pending to "
+                    "more than the messages of all open windows, or make the windows shorter"
                 ),
                 now,
             )

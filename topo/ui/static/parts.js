@@ -20,7 +20,7 @@ export const Word = ({ word }) => html`<span class=${`word ${(word || "").toLowe
 export const Problem = ({ text }) => (text ? html`<p class="finding problem" role="alert">${text}</p>` : null);
 export const Command = ({ children }) => html`<p class="same"><span>The same in a terminal</span> <code>${children}</code></p>`;
 
-/** `brief`: sentences alone; the overview has what mends them. */
+/** `brief`: sentences alone; the overview has the fixes. */
 export function Findings({ findings, brief }) {
   return html`<div role="status" class=${brief ? "findings brief" : "findings"}>${findings.map((one) => html`<div class=${`finding ${one.severity}`}><p>${one.sentence}.</p>
     ${!brief && (one.remedy || one.commands.length) ? html`<p class="commands"><span>${one.remedy}${one.remedy && one.commands.length ? ":" : ""}</span>${one.commands.map((line) => html`<code>${line}</code>`)}</p>` : null}</div>`)}</div>`;
