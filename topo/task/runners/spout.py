@@ -384,10 +384,7 @@ class SpoutRunner:
             self._source.flush(now)
 
     def _burst(self, now: float) -> None:
-        """Call `next_tuple` until a slice is full, nothing came, the source ended, or the pending limit is reached.
-
-        A record that is passed over counts as something that came.
-        """
+        """Call `next_tuple` until a slice is full, nothing came, the source ended, or enough messages are pending."""
         output, next_tuple, clock = self._output, self._spout.next_tuple, self._clock
         collector, most = output.collector, self._config.max_task_emit
         streams = collector.streams
