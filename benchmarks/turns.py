@@ -4,7 +4,7 @@
     python -m benchmarks.turns --sleep 0.0005     the same with seconds of sleep between rounds, which leave caches cold
 
 As in `many_tasks` the real loops run in one process, on a manual clock and a transport in memory: turns and messages are exact,
-and processor time is that of the code alone. A worker rests as `Loop.run` has it rest.
+and processor time is that of the code alone. An acker rests as `Loop.run` has it rest.
 """
 
 from __future__ import annotations
@@ -58,17 +58,18 @@ class Drop(BasicBolt):
 
 
 class RestingCluster(Cluster):
-    """Workers turn again when they have rested for as long as their tasks allow."""
+    """Workers turn again when they have rested for as long as their tasks want."""
 
     def __init__(self, topology: Topology) -> None:
         super().__init__(topology, ROUND_S)
-        self._rests_until: dict[int, float] = {}
+        self._turned_at: dict[int, float] = {}
 
     def turn(self, process: Process, now: float) -> bool | None:
-        if now < self._rests_until.get(process.id, 0.0):
+        rest_s = min(task.rest_s for task in process.worker.tasks.values())
+        if now < self._turned_at.get(process.id, 0.0) + rest_s:
             return False
         if has_turned := process.turn(now):
-            self._rests_until[process.id] = now + process.worker.rest_s(now, process.wants)
+            self._turned_at[process.id] = now
         return has_turned
 
 

@@ -22,7 +22,7 @@ from topo.task.guarantees.factory import (
 )
 from topo.task.guarantees.inputs import InputGuarantee
 from topo.task.parts import TaskParts
-from topo.task.runners.acker import ACKER_FRAMES, AckerRunner
+from topo.task.runners.acker import ACKER_FRAMES, LONG_REST_S, REST_S, AckerRunner
 from topo.task.runners.basic_bolt import BasicBoltKind
 from topo.task.runners.bolt import BoltKind
 from topo.task.runners.held_watch import HeldInputsWatch
@@ -44,8 +44,8 @@ def make_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
 def _acker_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
     parts = TaskParts(spec, env, ACKER_FRAMES, _no_rows)
     delivery = make_verdict_delivery(parts)
-    runner = AckerRunner(parts, delivery)
-    return Task(parts, runner, delivery, rest=runner.rest)
+    rest_s = LONG_REST_S if spec.plan.ids_may_wait else REST_S
+    return Task(parts, AckerRunner(parts, delivery), delivery, rest_s=rest_s)
 
 
 def _no_rows(values: Row, roots: Sequence[int], error: Exception) -> None:
@@ -67,7 +67,7 @@ def _spout_task(spec: TaskSpec, env: TaskEnvironment) -> Task:
     parts = TaskParts(spec, env, SPOUT_FRAMES, reject, run_mail)
     source, output = make_source_guarantee(parts, spout)
     runner = SpoutRunner(parts, spout, output, source)
-    return Task(parts, runner, source, user=runner, rest=runner.rest if spec.plan.ids_may_wait else None)
+    return Task(parts, runner, source, user=runner)
 
 
 def _bolt_task(spec: TaskSpec, env: TaskEnvironment) -> Task:

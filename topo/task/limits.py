@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-LONG_REST_S = 0.0025
-"""How long arrivals may lie unread in a worker that has gone idle, where spouts may have many messages in flight meanwhile."""
-
 
 class TaskLimits(Struct, frozen=True):
     """Bounds of memory and of pauses; results are the same with others, as the simulator shows by drawing small ones.

@@ -40,18 +40,11 @@ class Task:
         runner: of its kind of component.
         guarantee: of the topology's delivery mode.
         user: the runner, where it runs user code.
-        rest: returns how long what arrives may lie unread once the task has gone idle, so that more comes with it, given the time
-            and when the worker turns next; None: not at all.
+        rest_s: how long what arrives may lie unread once the task has gone idle, so that more comes with it.
     """
 
     def __init__(
-        self,
-        parts: TaskParts,
-        runner: Runner,
-        guarantee: Guarantee,
-        *,
-        user: UserRunner | None = None,
-        rest: Callable[[float, float], float] | None = None,
+        self, parts: TaskParts, runner: Runner, guarantee: Guarantee, *, user: UserRunner | None = None, rest_s: float = 0.0
     ) -> None:
         state = self.state = parts.state
         self.id = state.id
@@ -64,7 +57,7 @@ class Task:
         self.inbound = parts.inbound
         self.outbound = parts.outbound
         self.reports = parts.reports
-        self.rest = rest
+        self.rest_s = rest_s
         self._user = user
         self._id_sender = guarantee.id_sender
         self._checks = parts.checks

@@ -251,15 +251,6 @@ class Worker:
             self._deadlines[task.id] = task.next_deadline(now)
         return self._deadlines[task.id]
 
-    def rest_s(self, now: float, next_turn: float) -> float:
-        """Return for how many seconds what arrives may lie unread, given when the worker turns next."""
-        rest_s = next_turn - now
-        for task in self.tasks.values():
-            rest_s = 0.0 if task.rest is None else min(rest_s, task.rest(now, next_turn))
-            if rest_s <= 0:
-                break
-        return rest_s
-
     def take_commands(self) -> list[TaskCommand]:
         """Return the commands to perform outside this worker, in order."""
         out, self._out = self._out, []

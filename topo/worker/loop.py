@@ -92,11 +92,12 @@ class Loop:
     def run(self) -> WorkerExit:
         """Work until the worker has to exit; return why."""
         transport, clock = self._transport, self._clock
+        rest_s = min((task.rest_s for task in self.worker.tasks.values()), default=0.0)
         ready, now = transport.wait(0.0), clock()
         while (at := self.turn(ready, now)) is not None:
             ended = clock()
-            if not self._is_busy and (rest_s := self.worker.rest_s(ended, at)) > 0:
-                time.sleep(rest_s)
+            if rest_s and not self._is_busy:
+                time.sleep(min(rest_s, max(0.0, at - ended)))
             ready = transport.wait(0.0 if self._is_busy else max(0.0, at - clock()))
             now = clock()
             self._load.turned(now, 0.0 if self._is_busy else now - ended)

@@ -13,15 +13,16 @@ from topo.ids import TaskId
 from topo.task.events import RoutesChanged
 from topo.task.flow_control import EdgeStatus, InEdge
 from topo.task.guarantees.verdict_delivery import VerdictDelivery
-from topo.task.limits import LONG_REST_S
 from topo.task.parts import TaskParts
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStatus
 
 ACKER_FRAMES = frozenset((FrameKind.OPEN, FrameKind.INIT, FrameKind.ACK, FrameKind.FAIL, FrameKind.RESET, FrameKind.END))
 
 _BUCKETS = 3
-_REST_S = 0.001
+REST_S = 0.001
 """How long ids may lie unread once an acker has gone idle, so that more come with them."""
+LONG_REST_S = 0.0025
+"""The same where spouts may have many messages in flight meanwhile."""
 
 
 class AckerRunner:
@@ -42,7 +43,6 @@ class AckerRunner:
         self._trees: Trees = delivery.trees
         self._rotation = Rotation(delivery.tree_timeout_s, _BUCKETS, parts.state.clock())
         self._expired_last = 0
-        self._rest_s = LONG_REST_S if parts.state.plan.ids_may_wait else _REST_S
 
     def begin_epoch(self, event: RoutesChanged, now: float, *, is_first: bool) -> None:
         """Open the edges to the tasks that draw roots."""
@@ -65,10 +65,6 @@ class AckerRunner:
     def deadlines(self, now: float) -> list[float | None]:
         """Return when verdicts are due, and when trees may expire next."""
         return [self._delivery.deadline, self._rotation.next_deadline]
-
-    def rest(self, now: float, next_turn: float) -> float:
-        """Return how long ids may lie unread."""
-        return min(self._rest_s, next_turn - now)
 
     @property
     def has_work(self) -> bool:

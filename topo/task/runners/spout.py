@@ -17,7 +17,6 @@ from topo.errors import SpoutStalledError
 from topo.ids import Epoch
 from topo.task.events import RoutesChanged
 from topo.task.guarantees.source import SourceCheckpoints, SourceGuarantee, SourceStart
-from topo.task.limits import LONG_REST_S
 from topo.task.parts import TaskParts
 from topo.task.runners.base import MessageHandlers
 from topo.task.runners.polling import Polling
@@ -278,11 +277,6 @@ class SpoutRunner:
             self._stall.deadline,
             *(() if timed is None else timed.deadlines()),
         )
-
-    def rest(self, now: float, next_turn: float) -> float:
-        """Return how long arrivals may lie unread: up to the next poll, if it is near and no frame waits for room."""
-        rest_s = next_turn - now
-        return rest_s if next_turn == self._polling.at and rest_s <= LONG_REST_S and self._outbox.has_left else 0.0
 
     def levels(self) -> dict[str, float]:
         """Return how many messages are pending, and the levels of the guarantee."""
