@@ -16,6 +16,8 @@ from tests.connectors.mqtt_peers import Peer, broker, peer
 from tests.servers import mosquitto
 from tests.servers.server import need
 from topo import MqttSpout
+from topo.connectors.mqtt.settings import broker_address
+from topo.errors import ConfigError
 from topo.testing.partition_harness import PartitionHarness
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("mqtt")]
@@ -242,3 +244,12 @@ def test_a_broker_with_a_certificate_of_its_own_is_read_with_one_that_it_knows(t
             task.harness.stop()
     finally:
         broker.kill()
+
+
+def test_a_file_of_certificates_that_is_missing_is_named() -> None:
+    from topo.connectors.mqtt.session import MqttSession
+
+    address = broker_address("mqtts://h", {"ca_certs": "nowhere.pem", "keyfile_password": "planted", "certfile": "c"})
+    with pytest.raises(ConfigError, match=r"MqttSink: tls: the files .*nowhere\.pem") as caught:
+        MqttSession("MqttSink", address, "id", 30, 0, 100, None, print, print)
+    assert "planted" not in str(caught.value)

@@ -10,7 +10,6 @@ import pytest
 from topo import Tuple
 from topo.api.tuples import Origin
 from topo.connectors.mqtt.deliveries import SessionMessages, digest_of
-from topo.connectors.mqtt.session import MqttSession
 from topo.connectors.mqtt.settings import broker_address, topic_of
 from topo.errors import ConfigError, UserError
 
@@ -110,13 +109,6 @@ def test_another_url_is_refused(url: str) -> None:
 def test_certificates_that_are_of_no_use_are_refused(url: str, tls: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(problem)):
         broker_address(url, tls)
-
-
-def test_a_file_of_certificates_that_is_missing_is_named() -> None:
-    address = broker_address("mqtts://h", {"ca_certs": "nowhere.pem", "keyfile_password": "planted", "certfile": "c"})
-    with pytest.raises(ConfigError, match=r"MqttSink: tls: the files .*nowhere\.pem") as caught:
-        MqttSession("MqttSink", address, "id", 30, 0, 100, None, print, print)
-    assert "planted" not in str(caught.value)
 
 
 def tup(**values: Any) -> Tuple:

@@ -178,7 +178,7 @@ def test_a_result_that_cannot_be_collected_has_the_line_of_the_test() -> None:
         source = test.source(int)
         test.collect(source.stream.map(lambda number: [number]))
         source.send(1)
-        assert test.errors()[0].message.startswith("sink 'seen-1' at test_stream_test.py:")
+        assert test.errors()[0].message.startswith("map at test_stream_test.py:")
 
 
 def test_a_component_of_which_counters_are_wanted_is_looked_for_by_name() -> None:
