@@ -9,13 +9,11 @@ import pytest
 from topo.connectors.kafka.offsets import (
     BEGINNING,
     Loss,
-    at_epoch,
     check_names,
     checked_place,
     checked_position,
     continuation,
     cut_of,
-    era_and_epoch,
     era_of,
     is_other_topic,
     loss_error,
@@ -32,12 +30,6 @@ def test_positions_rise_from_era_to_era_whatever_the_ids_are() -> None:
         eras.append(next_era(eras[-1], topic_id))
     assert eras == sorted(set(eras)) and eras[1] == era_of(1, "aa")
     assert (eras[0], 10**12) < (eras[1], 0)
-
-
-def test_positions_rise_with_the_epochs_of_an_era_and_from_those_without_one() -> None:
-    eras = [at_epoch(ERA, epoch) for epoch in (-1, 0, 9, 10, 2**31 - 1)]
-    assert eras[0] == ERA and [*eras, next_era(ERA, "zz")] == sorted({*eras, next_era(ERA, "zz")})
-    assert [era_and_epoch(era) for era in eras] == [(ERA, epoch) for epoch in (-1, 0, 9, 10, 2**31 - 1)]
 
 
 def test_another_topic_of_that_name_is_known_by_its_id() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from topo.connectors.kafka.records import Bad, DecodedRows, RecordFormat, by_epoch, by_partition, positions
+from topo.connectors.kafka.records import Bad, DecodedRows, RecordFormat, by_partition, positions
 from topo.errors import ConfigError
 
 
@@ -21,7 +21,6 @@ class Record:
     name: bytes | None = b"k"
     time: tuple[int, int] = (1, 7)
     more: list[tuple[str, bytes]] | None = field(default=None)
-    epoch: int | None = None
 
     def value(self) -> bytes | None:
         return self.data
@@ -40,9 +39,6 @@ class Record:
 
     def timestamp(self) -> tuple[int, int]:
         return self.time
-
-    def leader_epoch(self) -> int | None:
-        return self.epoch
 
     def headers(self) -> list[tuple[str, bytes]] | None:
         return self.more
@@ -159,21 +155,3 @@ def test_positions_have_era_and_offset() -> None:
 def test_arguments_that_cannot_be_used_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         format_of(**given)
-
-
-@pytest.mark.parametrize(
-    ("epochs", "expected"),
-    [
-        ([None], [(-1, 1)]),
-        ([3, 3, 3], [(3, 3)]),
-        ([None, 0, 0, 7], [(-1, 1), (0, 2), (7, 1)]),
-    ],
-)
-def test_records_of_several_leaders_are_given_apart(epochs: list[int | None], expected: list[tuple[int, int]]) -> None:
-    records = [Record(b"1", at, epoch=epoch) for at, epoch in enumerate(epochs)]
-    values = [record.value() for record in records]
-    runs = by_epoch(records, values)
-    assert [(epoch, len(run)) for epoch, run, _ in runs] == expected
-    assert [record for _, run, _ in runs for record in run] == records and [len(of) for _, _, of in runs] == [
-        n for _, n in expected
-    ]

@@ -24,16 +24,12 @@ def partition_of(topic: str, number: int) -> Partition:
     return Partition(f"{topic}-{number}", topic, number)
 
 
-def client_partition(partition: Partition, offset: int | None = None, epoch: int = -1) -> Any:
-    """Return a partition as the client knows it, with an offset where one is given, and the leader's epoch in front of that."""
+def client_partition(partition: Partition, offset: int | None = None) -> Any:
+    """Return a partition as the client knows it, with an offset where one is given."""
     from confluent_kafka import TopicPartition
 
     number = -1 if partition.number is None else partition.number
-    if offset is None:
-        return TopicPartition(partition.group, number)
-    if epoch < 0:
-        return TopicPartition(partition.group, number, offset)
-    return TopicPartition(partition.group, number, offset, "", epoch)
+    return TopicPartition(partition.group, number) if offset is None else TopicPartition(partition.group, number, offset)
 
 
 class Cluster:

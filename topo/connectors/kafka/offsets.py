@@ -2,9 +2,7 @@
 
 A position is a pair, era and offset: `("000000.MkU3OEVBNTcwNTJENDM2Qg", 1700)`. The offset is that of a record. An era lasts as
 long as offsets name the same records: it has a number, which rises when the topic was deleted and created once more or lost its
-end, and the id of the topic. So positions rise in all eras, and each one shows to which topic its offset belongs. Behind "@" a
-position has the epoch of the leader that has written its record, if it is known: with that a broker finds out whether it has this
-record or another one.
+end, and the id of the topic. So positions rise in all eras, and each one shows to which topic its offset belongs.
 """
 
 from __future__ import annotations
@@ -28,17 +26,6 @@ Place = str | datetime | Mapping[str, int] | None
 def era_of(number: int, topic_id: str) -> str:
     """Return an era."""
     return f"{number:06d}.{topic_id}"
-
-
-def at_epoch(era: str, epoch: int) -> str:
-    """Return an era with the epoch of a record's leader; below 0: it is not known."""
-    return era if epoch < 0 else f"{era}@{epoch:010d}"
-
-
-def era_and_epoch(text: str) -> tuple[str, int]:
-    """Return both of a position."""
-    era, _, epoch = text.partition("@")
-    return era, int(epoch or -1)
 
 
 def next_era(era: str, topic_id: str) -> str:

@@ -26,17 +26,15 @@ from topo.connectors.kafka.offsets import (
     Loss,
     Place,
     TopicPosition,
-    at_epoch,
     checked_position,
     continuation,
     cut_of,
-    era_and_epoch,
     era_of,
     is_other_topic,
     loss_error,
     next_era,
 )
-from topo.connectors.kafka.records import Bad, RecordFormat, SchemaMissing, by_epoch, by_partition, positions
+from topo.connectors.kafka.records import Bad, RecordFormat, SchemaMissing, by_partition, positions
 from topo.connectors.kafka.schema_waits import SchemaWaits
 from topo.connectors.kafka.settings import explained, explaining
 from topo.connectors.kafka.topic_reading import TopicReading
@@ -143,9 +141,8 @@ class KafkaReader:
             # The place in front of that record.
             position = (reading.era, max(offset - 1, BEGINNING))
         else:
-            text, last = position = checked_position(partition.name, position)
-            era, epoch = era_and_epoch(text)
-            reading = self._hold(partition, era, BEGINNING if last == BEGINNING else last + 1, epoch)
+            era, last = position = checked_position(partition.name, position)
+            reading = self._hold(partition, era, BEGINNING if last == BEGINNING else last + 1)
             if is_other_topic(era, topic_id):
                 self._lose(reading, Continuation(Loss.OTHER_TOPIC, next_era(era, topic_id), BEGINNING))
             elif (cut := self._cuts.get(partition.name)) is not None and cut[0] == era and reading.next > cut[1]:
@@ -163,8 +160,8 @@ class KafkaReader:
             self.prepare([partition], {})
         return self._begins[partition.name]
 
-    def _hold(self, partition: Partition, era: str, offset: int, epoch: int = -1) -> TopicReading:
-        reading = self._readings[partition.name] = TopicReading(partition, era, offset, self._stops.get(partition.name), epoch)
+    def _hold(self, partition: Partition, era: str, offset: int) -> TopicReading:
+        reading = self._readings[partition.name] = TopicReading(partition, era, offset, self._stops.get(partition.name))
         return reading
 
     def _lose(self, reading: TopicReading, found: Continuation) -> None:
@@ -273,8 +270,7 @@ class KafkaReader:
         offset = OFFSET_BEGINNING if reading.next == BEGINNING else reading.next
         self._overtake()
         with explaining(f"partition {reading.partition.name!r} cannot be read", self._settings):
-            # With an epoch the broker is asked first whether it has the record in front of that.
-            self._consumer.incremental_assign([client_partition(reading.partition, offset, reading.checked_epoch)])
+            self._consumer.incremental_assign([client_partition(reading.partition, offset)])
         reading.is_read, reading.is_waiting = True, False
 
     def _read_no_more(self, reading: TopicReading) -> None:
@@ -317,17 +313,14 @@ class KafkaReader:
         self._bytes.add(sum(map(len, filter(None, values))))
         for (topic, number), records, of_records in by_partition(messages, values, self._cluster.only_topic):
             reading = self._readings.get(partition_of(topic, number).name)
-            for epoch, run, of_run in by_epoch(records, of_records):
-                # Also while a loss is looked into: these are in front of it.
-                if reading is not None and reading.is_read:
-                    self._give_records(reading, epoch, run, of_run, output)
+            # Also while a loss is looked into: these are in front of it.
+            if reading is not None and reading.is_read:
+                self._give_records(reading, records, of_records, output)
 
     def _give_records(
-        self, reading: TopicReading, epoch: int, records: Sequence[Any], values: Sequence[bytes | None], output: PartitionOutput
+        self, reading: TopicReading, records: Sequence[Any], values: Sequence[bytes | None], output: PartitionOutput
     ) -> None:
-        # Positions rise also where a record has no epoch, as those of old formats.
-        reading.epoch = max(reading.epoch, epoch)
-        partition, era, stop = reading.partition, at_epoch(reading.era, reading.epoch), reading.stop
+        partition, era, stop = reading.partition, reading.era, reading.stop
         last = records[-1].offset()
         if stop is not None and last >= stop:
             pairs = [(record, value) for record, value in zip(records, values, strict=True) if record.offset() < stop]
@@ -338,7 +331,7 @@ class KafkaReader:
             elif isinstance(decoded, SchemaMissing):
                 self._read_no_more(reading)
                 # A loss behind it is met again.
-                reading.wait_at(decoded.offset)
+                reading.next, reading.is_waiting, reading.is_asking = decoded.offset, True, False
                 self._schemas.add(reading, decoded.needed)
                 return
             else:
@@ -347,7 +340,7 @@ class KafkaReader:
             kind, stamp = records[0].timestamp()
             if kind and stamp >= 0:
                 self._age.record(max(0.0, time.time() * 1000 - stamp), len(records))
-        reading.read_to(last, epoch)
+        reading.next = max(reading.next, last + 1)
         if stop is not None and reading.next >= stop:
             self._end(reading, output)
 
@@ -360,7 +353,7 @@ class KafkaReader:
         if reading.found is not None:
             (asked, found), reading.found = reading.found, None
             output.lost(reading.partition, found.count, loss_error(reading.partition.name, asked, found))
-            reading.begin_era(found.era, found.offset)
+            reading.era, reading.next = found.era, found.offset
             if not reading.is_paused:
                 self._read_no_more(reading)
                 self._read_from(reading)
@@ -374,7 +367,8 @@ class KafkaReader:
         reading = None if topic is None else self._readings.get(partition_of(topic, message.partition()).name)
         if error.code() == self._eof:
             if reading is not None and reading.is_read:
-                reading.pass_to(message.offset())
+                # Control records and compacted ones have no message: the end may be further than the last record.
+                reading.next = max(reading.next, message.offset())
         elif reading is None:
             if topic is None:
                 self._connection.failed(error)
@@ -417,8 +411,6 @@ class KafkaReader:
                 reading.next = offset
                 self._lose(reading, found)
             else:
-                # The broker does not have the record by its epochs, and has it by its offsets.
-                reading.has_epoch = False
                 self._continue(reading)
 
     def _continue(self, reading: TopicReading) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, repeat
+from itertools import repeat
 from operator import methodcaller
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -25,7 +25,6 @@ class KafkaRecord(Protocol):
     def offset(self) -> int: ...
     def timestamp(self) -> tuple[int, int]: ...
     def headers(self) -> list[tuple[str, bytes]] | None: ...
-    def leader_epoch(self) -> int | None: ...
 
 
 class DecodedRows(NamedTuple):
@@ -237,21 +236,6 @@ def by_partition(
 
 
 _topic, _number = methodcaller("topic"), methodcaller("partition")
-
-
-def by_epoch(
-    messages: Sequence[KafkaRecord], values: Sequence[bytes | None]
-) -> list[tuple[int, Sequence[KafkaRecord], Sequence[bytes | None]]]:
-    """Return the records of one partition by the epoch of the leader that has written them, in their order; -1: not known."""
-    if messages[0].leader_epoch() == messages[-1].leader_epoch():
-        return [(_epoch(messages[0]), messages, values)]
-    runs = [(epoch, list(run)) for epoch, run in groupby(range(len(messages)), lambda place: _epoch(messages[place]))]
-    return [(epoch, messages[run[0] : run[-1] + 1], values[run[0] : run[-1] + 1]) for epoch, run in runs]
-
-
-def _epoch(message: KafkaRecord) -> int:
-    epoch = message.leader_epoch()
-    return -1 if epoch is None else epoch
 
 
 def positions(era: str, offsets: Sequence[int]) -> list[tuple[str, int]]:
