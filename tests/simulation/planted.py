@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -32,6 +32,14 @@ from topo.wire.frames import Anchoring, Columns, Frame, parse
 from topo.worker.core import Worker
 
 Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def check_caught(plant: Plant, oracles: Container[object], runs: Iterable[Any]) -> None:
+    """Run one after the other, and fail unless one of the oracles reports a violation."""
+    for run in runs:
+        if any(violation.oracle in oracles for violation in run.violations):
+            return
+    pytest.fail(f"no seed has caught: {plant.__doc__}")
 
 
 def replace(patch: pytest.MonkeyPatch, plain: type, **methods: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.simulation import planted_chains
-from tests.simulation.planted import Plant
+from tests.simulation.planted import Plant, check_caught
 from tests.simulator.chained_scenarios import draw_chained_checkpoints, draw_chained_trees
 from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario
 from tests.simulator.random_scenarios import draw_scenario
@@ -81,7 +81,4 @@ def test_what_a_chain_makes_is_right_whatever_goes_wrong(name: str, chunk: int) 
 def test_a_planted_fault_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     oracles, promising, name = planted_chains.PLANTS[plant]
     plant(monkeypatch)
-    for seed in (*promising, *range(CHAINED_SEEDS)):
-        if any(violation.oracle in oracles for violation in RUNS[name](seed).violations):
-            return
-    pytest.fail(f"no seed has caught: {plant.__doc__}")
+    check_caught(plant, oracles, map(RUNS[name], (*promising, *range(CHAINED_SEEDS))))

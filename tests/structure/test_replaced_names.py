@@ -65,6 +65,7 @@ EXCEPTIONS = {
     "tests/unit/testing/test_many_bad_records.py": LIMIT,
     "tests/unit/testing/test_topology_test_async.py": LIMIT,
     "tests/unit/testing/test_unaccounted.py": PLANTS,
+    "tests/unit/user_code/own_folder.py": LIMIT,
     "tests/unit/user_code/test_load.py": LIMIT,
 }
 """Files that replace a name of the package, and what for."""

@@ -5,13 +5,13 @@ import pickle
 import queue
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.unit.user_code.own_folder import SOURCE, clean_imports, state, write
 from topo import IterableSpout, Topology, TopologyBuilder
-from topo.errors import NotFoundError, TopologyError, UserError
+from topo.errors import NotFoundError, UserError
 from topo.user_code import load as code
 from topo.user_code.copy import (
     CodeCopy,
@@ -23,41 +23,7 @@ from topo.user_code.copy import (
 )
 from topo.user_code.load import CodeError, bind_parameters, load_topology
 
-SOURCE = """
-from topo import IterableSpout, TopologyBuilder
-{extra}
-def topology(count: int = 3, name="words"):
-    builder = TopologyBuilder(name)
-    builder.set_spout("numbers", IterableSpout, args=(range(count),))
-    return builder.build()
-
-ready = topology(1, "ready")
-"""
-
-
-@pytest.fixture(autouse=True)
-def clean_imports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """A private working folder; its imports are forgotten."""
-    before = set(sys.modules)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(code, "_roots", [])
-    (tmp_path / "work").mkdir()
-    (tmp_path / "state").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    yield
-    for name in set(sys.modules) - before:
-        if not name.startswith("topo."):
-            del sys.modules[name]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-def write(path: str, extra: str = "", source: str = SOURCE) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(source.replace("{extra}", extra))
+__all__ = ["clean_imports", "state"]
 
 
 def copied(text: str, state: Path) -> CodeCopy:
@@ -357,12 +323,6 @@ def test_a_value_that_topo_refuses_at_once_points_at_the_users_line(state: Path,
         load_topology(copied("flow.py", state).reference)
 
 
-def test_a_mistake_that_has_its_place_gets_no_second_one(state: Path) -> None:
-    write("flow.py", source=STREAMS.replace(".to(print)", ".merge([])"))
-    with pytest.raises(UserError, match=r"^merge at flow\.py:\d+ takes a stream; got \[\] \(list\)$"):
-        load_topology(copied("flow.py", state).reference)
-
-
 def test_a_result_that_is_no_topology_is_refused(state: Path) -> None:
     write("words.py", extra="builder = TopologyBuilder('x')\nnumber = 5\ndef nothing(): pass")
     with pytest.raises(UserError, match=r"gave a TopologyBuilder.*call its build"):
@@ -407,42 +367,6 @@ def test_files_of_a_copy_on_any_host_are_told_as_the_users_own() -> None:
     trace = 'File "/spark/agent-x/topologies/words/code/ab12/words.py", line 3, in /home/me/topologies/words/code/ab12/words.py'
     known = as_user_knows_it(trace, "/home/me/topologies/words/code/ab12", "/src")
     assert known == 'File "/src/words.py", line 3, in /src/words.py'
-
-
-STREAMS = """
-from topo.streams import StreamBuilder
-{extra}
-def topology(times: int = 2):
-    flow = StreamBuilder("streams")
-    flow.from_iterable([1]).map(lambda n: n * times).to(print)
-    return flow
-
-ready = topology(1)
-"""
-
-
-def test_a_program_of_streams_is_a_topology(state: Path) -> None:
-    write("flow.py", source=STREAMS)
-    for reference in ("flow.py", "flow.py:ready", "flow.py:ready"):
-        loaded = load_topology(copy_code(parse_reference(reference), state).reference).topology
-        assert [spec.id for spec in loaded.components] == ["items", "items-steps"]
-
-
-def test_a_mistake_in_a_program_of_streams_is_reported_when_it_is_loaded(state: Path) -> None:
-    write("flow.py", source=STREAMS.replace(".to(print)", ""))
-    with pytest.raises(TopologyError, match=r"no operator reads the results of map at flow\.py:6"):
-        load_topology(copy_code(parse_reference("flow.py"), state).reference)
-
-
-@pytest.mark.parametrize("sink", ["seen.append", "set().add", "{}.setdefault", "deque().extend", "lambda one: seen.append(one)"])
-def test_a_list_of_this_process_as_a_sink_is_refused_when_it_is_loaded(state: Path, sink: str) -> None:
-    """Each worker filled its own list, and that of the user's process stayed empty."""
-    extra = "from collections import deque\nseen = []"
-    write("flow.py", source=STREAMS.replace(".to(print)", f".to({sink})").replace("{extra}", extra))
-    with pytest.raises(
-        TopologyError, match=r"^to at flow\.py:7 was given .* a \w+, of which each worker has its own; use collect\(\)"
-    ):
-        load_topology(copy_code(parse_reference("flow.py"), state).reference)
 
 
 def test_a_file_sees_no_arguments_while_it_is_imported_and_while_it_builds(

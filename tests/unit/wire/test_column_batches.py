@@ -49,8 +49,8 @@ def test_of_a_slice_only_its_rows_are_sent() -> None:
     assert len(Codec().pack_rows([(batch.slice(5, 6),)])) < 1000
 
 
-@pytest.mark.parametrize("batch", [LISTS, ARROW, ASCII, TEXT])
-def test_damaged_batches_are_refused_or_can_be_read(batch: ColumnBatch) -> None:
+@pytest.mark.parametrize(("batch", "least_read"), [(LISTS, 100), (ARROW, 100), (ASCII, 50), (TEXT, 50)])
+def test_damaged_batches_are_refused_or_can_be_read(batch: ColumnBatch, least_read: int) -> None:
     codec, chance = Codec(), random.Random(7)
     packed, read = codec.pack_rows([(batch,)]), 0
     for _ in range(1500):
@@ -70,7 +70,7 @@ def test_damaged_batches_are_refused_or_can_be_read(batch: ColumnBatch) -> None:
             value.to_arrow().validate(full=True)
         else:
             assert len(value.rows()) == len(value)
-    assert read > 50
+    assert read > least_read
 
 
 @pytest.mark.parametrize("columns", [((), ()), (((),), ()), (((1,), (1, 2)), None), (("a", "b"), None)])
