@@ -41,15 +41,15 @@ class Same(BasicBolt):
         collector.emit(tup.values)
 
 
-def chained(builder: TopologyBuilder) -> Any:
-    chains: dict[str, BasicBolt] = {}
+def chained(builder: TopologyBuilder, aliases: Any = None, given: Any = None) -> Any:
+    chains: dict[str, BasicBolt] = dict(given or {})
     for spec, _ in builder._declared:
         streams = streams_of(spec.component)
         is_plain = [(one.name, one.direct, one.columnar) for one in streams] == [(DEFAULT_STREAM, False, False)]
         if spec.kind is ComponentKind.SPOUT and is_plain:
             chains[spec.id] = Same(spec.component.outputs)
     behind.extend(chains)
-    return _build(builder, None, chains)
+    return _build(builder, aliases, chains)
 
 
 @pytest.fixture(autouse=True)
