@@ -25,8 +25,8 @@ JARS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "topo", 
 USER, PASSWORD, STRANGER = "topo", "planted-password", "stranger"
 """Who may do everything at `secured_address`, the password of both, and who may do nothing there."""
 _READ_S = 60.0
-_ENDING_S = 1.0
-"""The broker ends a transaction in its logs after it has confirmed the commit."""
+_ENDING_S = 3.0
+"""The broker ends a transaction in its logs after it has confirmed the commit. One that does not end hides its records from readers."""
 _JAVA = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SETTINGS = {
@@ -150,6 +150,7 @@ class Broker(Server):
                 for message in consumer.consume(1000, 0.05):
                     if message.error() is None:
                         found.append(message)
+                        stopped.discard(message.partition())
                     elif message.error().code() == KafkaError._PARTITION_EOF:
                         is_whole = message.offset() >= ends[message.partition()]
                         (reading.discard if is_whole else stopped.add)(message.partition())

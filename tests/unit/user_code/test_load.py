@@ -240,8 +240,8 @@ def test_a_module_in_a_folder_of_sources_is_suggested_as_its_file(state: Path) -
     write("src/shop/words.py")
     with pytest.raises(NotFoundError, match=r"no module shop\.words\. Did you mean 'src/shop/words\.py'\?"):
         copied("shop.words", state)
-    with pytest.raises(NotFoundError, match=r"no module threadin\.$"):
-        copied("threadin", state)
+    with pytest.raises(NotFoundError, match=r"no module threading_xylem\.$"):
+        copied("threading_xylem", state)
 
 
 def test_a_module_without_a_topology_is_named_with_its_place(state: Path) -> None:
