@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from array import array
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -34,10 +35,16 @@ from topo.worker.core import Worker
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def check_caught(plant: Plant, oracles: Container[object], runs: Iterable[Any]) -> None:
-    """Run one after the other, and fail unless one of the oracles reports a violation."""
-    for run in runs:
-        if any(violation.oracle in oracles for violation in run.violations):
+def check_caught(
+    plant: Plant, oracles: Container[object], named: Collection[int], seeds: Iterable[int], run: Callable[[int], Any]
+) -> None:
+    """Run the named seeds, then all, and fail unless one of the oracles reports a violation."""
+    for seed in (*named, *seeds):
+        if any(violation.oracle in oracles for violation in run(seed).violations):
+            if seed not in named:
+                warnings.warn(
+                    f"{plant.__name__}: seed {seed} catches it, {named} do not; name that, the search is long", stacklevel=2
+                )
             return
     pytest.fail(f"no seed has caught: {plant.__doc__}")
 
@@ -342,7 +349,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     repeated_init_is_accepted: ({3}, (0,)),
     epoch_is_not_checked: ({6, 11}, (5,)),
     gap_is_ignored: ({6}, (7,)),
-    processing_after_a_gap: ({6}, (15,)),
+    processing_after_a_gap: ({6}, (8,)),
     pending_is_not_failed_at_a_reset: ({2}, (0,)),
     acker_expires_before_the_spout: ({2}, (6,)),
     trees_never_expire: ({5}, (6,)),

@@ -228,7 +228,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     restored_watermark_is_too_low: ({13}, (5,)),
     restore_of_part_of_the_tasks: ({7}, (0,)),
     output_of_a_mail_follows_the_barrier: ({7}, (62,)),
-    what_fail_emits_is_forgotten: ({7}, (22,)),
+    what_fail_emits_is_forgotten: ({7}, (71,)),
     a_failed_call_takes_back_another_one: ({7}, (3,)),
 }
 """Each planted fault with the oracles that may catch it, and seeds that have: they are tried first, then all the others."""

@@ -91,8 +91,8 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     content_is_not_synced: ({3}, (0,)),
     names_are_not_synced: ({3}, (0,)),
     folders_are_not_synced: ({3}, (0,)),
-    removals_are_not_synced: ({3}, (69,)),
+    removals_are_not_synced: ({3}, (96,)),
     a_root_that_was_not_synced_stays_so: ({3}, (1,)),
-    a_failed_commit_is_not_discarded: ({3}, (69,)),
+    a_failed_commit_is_not_discarded: ({3}, (96,)),
 }
 """Each planted fault with the oracles that may catch it, and seeds that have: they are tried first, then all the others."""

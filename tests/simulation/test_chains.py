@@ -81,4 +81,4 @@ def test_what_a_chain_makes_is_right_whatever_goes_wrong(name: str, chunk: int) 
 def test_a_planted_fault_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     oracles, promising, name = planted_chains.PLANTS[plant]
     plant(monkeypatch)
-    check_caught(plant, oracles, map(RUNS[name], (*promising, *range(CHAINED_SEEDS))))
+    check_caught(plant, oracles, promising, range(CHAINED_SEEDS), RUNS[name])

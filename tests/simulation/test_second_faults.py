@@ -146,4 +146,4 @@ def test_no_message_is_sent_twice_or_published_early_where_acks_and_news_of_chec
 def test_a_planted_fault_is_caught(plant: planted_decisions.Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     oracles, promising, draw = planted_decisions.SECOND_PLANTS[plant]
     plant(monkeypatch)
-    check_caught(plant, oracles, map(RUNS[draw], (*promising, *range(SEEDS))))
+    check_caught(plant, oracles, promising, range(SEEDS), RUNS[draw])
