@@ -26,7 +26,7 @@ USER, PASSWORD, STRANGER = "topo", "planted-password", "stranger"
 """Who may do everything at `secured_address`, the password of both, and who may do nothing there."""
 _READ_S = 60.0
 _ENDING_S = 3.0
-"""The broker ends a transaction in its logs after it has confirmed the commit. An open transaction hides its records from readers."""
+"""The broker ends a transaction in its logs after it has confirmed the commit. Readers do not see those of an open one."""
 _JAVA = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SETTINGS = {

@@ -115,6 +115,7 @@ class Chain:
         site: of the body.
         tree: what reads the body's records.
         bodies: the user's functions in the body, which are opened with those of the operators.
+        time_place: which value of a row of the main stream the watermarks read as its event time; None: rows leave with theirs.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Chain:
     site: Site
     tree: list[ChainStep | Leaf]
     bodies: Sequence[Any] = ()
+    time_place: int | None = None
 
     def steps(self) -> Iterable[ChainStep]:
         """Return all operators, each as often as the tree has it."""
@@ -214,6 +216,8 @@ class _Writer:
         self._lines: list[str] = []
         self._owners: list[Chain | ChainStep | Leaf | Maker] = []
         self._space = {**space, "SCALARS": SCALARS, "KEYS": _KEYS, "LISTS": _LISTS, "DecodeError": msgspec.DecodeError}
+        self._made: dict[str, Any] = {}
+        """The types that were decoded, by variable."""
         self._last = 0
 
     def put(self, depth: int, owner: Chain | ChainStep | Leaf | Maker, *lines: str) -> None:
@@ -276,7 +280,8 @@ class _Writer:
             elif leaf.layout.attributes:
                 cls = self._named("class", get_origin(leaf.layout.record) or leaf.layout.record)
                 check = self._named("check", leaf.layout.class_check(leaf.label))
-                self.put(depth, leaf, f"if type({r}) is not {cls}: {check}({r})")
+                if self._made.get(r) is not leaf.layout.record:
+                    self.put(depth, leaf, f"if type({r}) is not {cls}: {check}({r})")
                 if leaf.layout.record == Windowed[Any]:
                     check = self._named("check", _check_result)
                     self.put(depth, leaf, f"if type({r}.value) not in SCALARS: {check}({r}.value)")
@@ -286,6 +291,8 @@ class _Writer:
                 raise UserError(f"{leaf.label}: {error}") from error
         if leaf.counted:
             values.append("1")
+        if leaf.stream == DEFAULT_STREAM and self._chain.time_place is not None:
+            t = ""
         row = f"({', '.join([*values, f'*{r}'] if leaf.spread else values)},)"
         if self._adds and not t and leaf.stream == DEFAULT_STREAM and not leaf.spread and set(values) <= {k, r, "1"}:
             # The check that `emit` would make, in line.
@@ -354,6 +361,7 @@ class _Writer:
         inner = depth if bad is None else depth + 1
         if bad is not None:
             self.put(depth, step, "try:")
+        self._made[new] = step.record
         self.put(inner, step, f"{new} = {decode}({r})")
         if bad is not None:
             self.put(depth, step, "except DecodeError:")

@@ -25,6 +25,7 @@ from topo.streams.async_calls import AsyncCall
 from topo.streams.broadcasting import EnrichBolt
 from topo.streams.chain import Chain, ChainStep, Leaf, Maker, opener
 from topo.streams.components import RunningBolt, SameTask, StepsBolt, spout_of_items
+from topo.streams.event_time import time_place
 from topo.streams.graph import (
     KEYED,
     MAIN,
@@ -353,12 +354,12 @@ class Lowering:
         # The watermarks of a component see its main stream alone.
         for leaf, reader in sorted(found, key=lambda one: one[1] is not first):
             streams.add(leaf, reader)
-        strategy = None
+        chain, strategy = Chain(name, str(node), node.site, tree), None
         if clock is not None:
-            strategy = WatermarkStrategy.bounded_out_of_orderness(clock.settings["disorder"])
+            chain.time_place = time_place(tree)
+            strategy = WatermarkStrategy.bounded_out_of_orderness(clock.settings["disorder"], chain.time_place)
             if clock.settings["idle"] is not None:
                 strategy = strategy.with_idleness(clock.settings["idle"])
-        chain = Chain(name, str(node), node.site, tree)
         for step in chain.steps():
             step.function = self._own(name, step.function, step.label)
         chain.compiled("check(k, r, emit)")

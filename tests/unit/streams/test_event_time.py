@@ -1,0 +1,75 @@
+"""Where rows have their event time, and that windows are the same wherever that is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from topo.streams import Stream, StreamBuilder, Tumbling
+from topo.testing import END, TopologyTest
+
+FIRST_MS = 1_700_000_000_000
+
+
+class Click(msgspec.Struct):
+    user: str
+    at: int
+
+
+@dataclass
+class Seen:
+    at: int
+    user: str
+
+
+def move(click: Click) -> None:
+    click.at += 10_000
+
+
+def untimed(click: Click) -> Seen:
+    return Seen(0, click.user)
+
+
+def seen_at(click: Click) -> Seen:
+    return Seen(click.at, click.user)
+
+
+def is_named(click: Click) -> bool:
+    return bool(click.user)
+
+
+CLICKS = [Click(f"user{n % 3}", FIRST_MS + 400 * n) for n in range(20)]
+LINES = [msgspec.json.encode(click).decode() for click in CLICKS]
+PROGRAMS: dict[str, tuple[int | None, Callable[[Stream[Click]], Stream[Any]]]] = {
+    "behind the key": (2, lambda clicks: clicks),
+    "ahead of a filter, which has a component": (1, lambda clicks: clicks.filter(is_named)),
+    "of a record that is changed later": (None, lambda clicks: clicks.tap(move)),
+    "of the record before": (None, lambda clicks: clicks.map(untimed)),
+    "of another class": (1, lambda clicks: clicks.map(seen_at).with_event_time(lambda seen: seen.at)),
+    "by a function": (None, lambda clicks: clicks.map(untimed).with_event_time(lambda seen: FIRST_MS)),
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_windows_go_by_the_time_wherever_a_row_has_it(case: str) -> None:
+    place, change = PROGRAMS[case]
+    seen: list[Any] = []
+
+    def build() -> Any:
+        flow = StreamBuilder("clicks")
+        clicks = flow.from_iterable([""], name="lines").parse_json(Click).with_event_time(lambda click: click.at)
+        windows = change(clicks).key_by(lambda click: click.user).window(Tumbling("1s")).count()
+        windows.map_keyed(lambda user, window: (user, window.start, window.value)).to(seen.append)
+        return flow.build()
+
+    test = TopologyTest(build, sources={"lines": [*LINES, END]})
+    test.run()
+    assert test.errors() == []
+    times = Counter((click.user, FIRST_MS if case == "by a function" else click.at // 1000 * 1000) for click in CLICKS)
+    assert Counter(seen) == Counter((user, start, count) for (user, start), count in times.items())
+    assert [spec.watermarks.timestamp for spec in build().components if spec.watermarks is not None][-1] == place
