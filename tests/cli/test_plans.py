@@ -13,7 +13,7 @@ CLIENTS = {
     "delta_orders": "deltalake",
     "iceberg_visits": "pyiceberg",
     "kafka_orders": "confluent_kafka",
-    "kafka_to_postgres": "confluent_kafka",
+    "kafka_to_postgres": "confluent_kafka psycopg",
     "machine_alerts": "paho",
     "nats_orders": "nats",
     "order_hooks": "aiohttp",
@@ -100,6 +100,6 @@ def test_options_change_what_the_graph_shows(capsys: pytest.CaptureFixture[str],
 def test_every_example_is_valid(capsys: pytest.CaptureFixture[str], example: Path) -> None:
     if "spark" in example.stem and find_spec("pyspark") is None:
         pytest.skip("needs the extra spark")
-    if (client := CLIENTS.get(example.stem)) is not None and find_spec(client) is None:
-        pytest.skip(f"needs {client}, which `make connectors` installs")
+    if missing := [client for client in CLIENTS.get(example.stem, "").split() if find_spec(client) is None]:
+        pytest.skip(f"needs {', '.join(missing)}, which `make connectors` installs")
     assert call(capsys, "validate", example).code == 0
