@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from topo.config import format_duration, parse_duration
@@ -75,22 +76,20 @@ async def run(folder: TopologyFolder, home: Path, action: str, arguments: list[s
     """
     began = time.monotonic()
     command = [sys.executable, "-P", "-m", "topo_cli", *arguments, "--home", str(home)]
-    # Not one of asyncio, whose end kills its processes.
-    child = subprocess.Popen(
-        command, bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
-    assert child.stdout is not None
-    output, is_running = b"", True
-    with child.stdout as pipe:
-        os.set_blocking(pipe.fileno(), False)
-        while is_running:
+    # A command that prints to a pipe would end when the page does.
+    with TemporaryFile() as output:
+        # Not one of asyncio, whose end kills its processes.
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        while child.poll() is None:
             await asyncio.sleep(_LOOK_S)
-            is_running = child.poll() is None
-            output = (output + (pipe.read() or b""))[-_MOST:]
+        output.seek(max(0, os.fstat(output.fileno()).st_size - _MOST))
+        text = output.read().decode(errors="replace")
     answer = {
         "command": " ".join(["topo", *arguments]),
         "exit": child.returncode,
-        "output": output.decode(errors="replace"),
+        "output": text,
         "seconds": round(time.monotonic() - began, 3),
     }
     note(folder, {"action": action, **answer})

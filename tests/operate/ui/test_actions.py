@@ -24,6 +24,7 @@ here = Path(__file__).parent
 (here / "begun").write_text(f"{os.getsid(0)}")
 while not (here / "go").exists():
     time.sleep(0.01)
+print("going", flush=True)
 (here / "done").touch()
 builder = TopologyBuilder("flow")
 builder.set_spout("numbers", IterableSpout(range(3)))
