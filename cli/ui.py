@@ -76,5 +76,5 @@ def command(
     with ExitStack() as stack:
         if metrics is not None:
             talk(f"http://{stack.enter_context(metrics_beside(home, metrics))}/metrics")
-        serve(home, port, click.echo, read_only=read_only, listening=listening)
+        serve(home, port, listening, click.echo, read_only=read_only)
     talk("the page is no longer served")

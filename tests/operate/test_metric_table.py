@@ -61,7 +61,7 @@ def test_every_metric_of_a_running_topology_has_samples_with_its_labels(shown: F
     empty = set()
     for metric in TABLE:
         samples = list(metric.samples(shown))
-        assert all(len(labels) == len(metric.labels) for labels, _ in samples), metric.name
+        assert all(len(labels) == len(metric.subject.labels) for labels, _ in samples), metric.name
         assert len({labels for labels, _ in samples}) == len(samples), metric.name
         if not samples:
             empty.add(metric.name)

@@ -31,7 +31,6 @@ RULES: tuple[Rule, ...] = (
     ("source slow", "note", load_rules.slow_sources),
 )
 
-
 _LOG = logging.getLogger(__name__)
 
 
@@ -41,15 +40,11 @@ def diagnose(overview: Overview, rules: tuple[Rule, ...] = RULES) -> list[Findin
     Notes only where nothing else is found.
     """
     view = View(overview)
-    found = [one for rule in rules for one in _by(rule, view)]
+    found: list[FindingRow] = []
+    for kind, severity, find in rules:
+        try:
+            found += [replace(one, kind=kind, severity=severity) for one in find(view)]
+        except Exception:
+            # It must not end `topo status`, or the scrape of all topologies.
+            _LOG.exception("the rule about %s failed on %s, and is left out", kind, view.name)
     return [one for one in found if one.severity != "note"] or found
-
-
-def _by(rule: Rule, view: View) -> list[FindingRow]:
-    """Return what a rule finds; an exception in it must not end `topo status`, or the scrape of all topologies."""
-    kind, severity, find = rule
-    try:
-        return [replace(found, kind=kind, severity=severity) for found in find(view)]
-    except Exception:
-        _LOG.exception("the rule about %s failed on %s, and is left out", kind, view.name)
-        return []

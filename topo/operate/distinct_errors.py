@@ -17,19 +17,16 @@ def distinct(rows: Iterable[dict[str, Any]], *, has_times: bool = False) -> list
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
         key = (row["component"], error_key(row["kind"], row["file"], row["line"], row["message"]))
-        earlier = found.pop(key, None)
+        none = {"count": 0, "first_ms": row["at_ms"], "workers": (), "tasks": (), "traceback": "", "times": ()}
+        earlier = found.pop(key, none)
         found[key] = {name: row[name] for name in ("component", "kind", "message", "file", "line", "task", "worker")} | {
-            "count": row["count"] + (earlier["count"] if earlier else 0),
-            "first_ms": earlier["first_ms"] if earlier else row["at_ms"],
+            "count": row["count"] + earlier["count"],
+            "first_ms": earlier["first_ms"],
             "last_ms": row["at_ms"],
-            "workers": _joined(earlier["workers"] if earlier else None, row["worker"]),
-            "tasks": _joined(earlier["tasks"] if earlier else None, row["task"]),
-            "traceback": row["traceback"] or (earlier["traceback"] if earlier else ""),
+            "workers": sorted({*earlier["workers"], row["worker"]} - {None}),
+            "tasks": sorted({*earlier["tasks"], row["task"]} - {None}),
+            "traceback": row["traceback"] or earlier["traceback"],
         }
         if has_times:
-            found[key]["times"] = [*(earlier["times"] if earlier else ()), (row["at_ms"], row["count"])][-200:]
+            found[key]["times"] = [*earlier["times"], (row["at_ms"], row["count"])][-200:]
     return list(found.values())
-
-
-def _joined(known: list[int] | None, number: int | None) -> list[int]:
-    return sorted({*(known or ()), *(() if number is None else (number,))})

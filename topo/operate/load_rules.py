@@ -36,12 +36,8 @@ def hot_keys(view: View) -> Iterator[FindingRow]:
             continue
         component, task = row["component"], f"{row['component']}[{row['hottest']}]"
         others = _of_others(row)
-        keyed = any(
-            grouping in ("fields", "partial-key", "custom")
-            for edge in view.all["edges"]
-            if edge["target"] == component
-            for grouping in edge["groupings"]
-        )
+        groupings = {grouping for edge in view.all["edges"] if edge["target"] == component for grouping in edge["groupings"]}
+        keyed = not groupings.isdisjoint(("fields", "partial-key", "custom"))
         cause = "one key has most of its tuples" if keyed else "its tuples take longer than those of the others"
         yield FindingRow(
             component,
@@ -125,7 +121,7 @@ def timeouts(view: View) -> Iterator[FindingRow]:
         growing = spout["growing"]
         if "timed_out" not in growing and "late_acks" not in growing:
             continue
-        per_minute = 60 * growing.get("timed_out", 0.0)
+        timed_out = growing.get("timed_out", 0.0)
         limit = seconds(spout["message_timeout_s"]) if spout["message_timeout_s"] else "message_timeout"
         holder = view.holder()
         held = 0 if holder is None else unacked(holder)
@@ -137,10 +133,10 @@ def timeouts(view: View) -> Iterator[FindingRow]:
         commands = _with_setting(view, f"message_timeout={longer}s") if is_late else (f"topo dead-letters {view.name}",)
         yield FindingRow(
             component,
-            f"{count(per_minute)} messages of {spout['component']} a minute get no ack within {limit}: {cause}{where}",
+            f"{count(60 * timed_out)} messages of {spout['component']} a minute get no ack within {limit}: {cause}{where}",
             "a longer message_timeout, or collector.reset_timeout while a call lasts" if is_late else "ack every input",
             commands,
-            {"timed_out_per_s": growing.get("timed_out", 0.0), "late_acks_per_s": growing.get("late_acks", 0.0), "held": held},
+            {"timed_out_per_s": timed_out, "late_acks_per_s": growing.get("late_acks", 0.0), "held": held},
         )
 
 

@@ -42,14 +42,9 @@ class Metric:
     help: str
     read: Callable[[SubjectRow], Any]
 
-    @property
-    def labels(self) -> Labels:
-        """Labels besides `topology`."""
-        return self.subject.labels
-
     def samples(self, overview: Overview) -> list[tuple[Labels, Any]]:
         """Return the values of the labels, and the figure, of all rows with one."""
-        read = [(tuple(str(row[label]) for label in self.labels), self.read(row)) for row in self.subject.rows(overview)]
+        read = [(tuple(str(row[label]) for label in self.subject.labels), self.read(row)) for row in self.subject.rows(overview)]
         return [(labels, one if self.kind == HISTOGRAM else float(one)) for labels, one in read if one is not None]
 
 
@@ -57,26 +52,18 @@ def _components(*kinds: str) -> Subject:
     return Subject(("component",), lambda overview: [row for row in overview["components"] if row["kind"] in kinds])
 
 
-def _statuses(overview: Overview) -> Iterable[SubjectRow]:
-    return [{"status": one.value, "is_it": float(one.value == overview["status"])} for one in TopologyStatus]
-
-
 def _checkpoints(overview: Overview) -> Iterable[SubjectRow]:
     return filter(None, [overview["checkpoints"]])
 
 
 def _results(overview: Overview) -> Iterable[SubjectRow]:
-    words = ("complete", "failed", "aborted")
-    return [{"result": word, "count": known[word]} for known in _checkpoints(overview) for word in words]
+    return [
+        {"result": word, "count": known[word]} for known in _checkpoints(overview) for word in ("complete", "failed", "aborted")
+    ]
 
 
 def _findings(overview: Overview) -> Iterable[SubjectRow]:
-    found = {(one.kind, one.component): one.as_data() for one in diagnose(overview) if one.severity != "note"}
-    return found.values()
-
-
-def _timed(overview: Overview) -> Iterable[SubjectRow]:
-    return [row["event_time"] | {"component": row["component"]} for row in overview["components"] if row["event_time"]]
+    return {(one.kind, one.component): one.as_data() for one in diagnose(overview) if one.severity != "note"}.values()
 
 
 def _of_group(group: str, name: str) -> Callable[[SubjectRow], float]:
@@ -91,8 +78,10 @@ EDGES, WORKERS = Subject(("source", "target"), itemgetter("edges")), Subject(("w
 LAST = Subject((), lambda overview: [known["last"] for known in _checkpoints(overview) if known["last"]])
 CHECKPOINTS, RESULTS = Subject((), _checkpoints), Subject(("result",), _results)
 VERSIONS = Subject(("version", "delivery"), lambda overview: [{"version": __version__, "delivery": overview["delivery"]}])
-STATUSES = Subject(("status",), _statuses)
-TIMED = Subject(("component",), _timed)
+STATUSES = Subject(
+    ("status",), lambda shown: [{"status": one.value, "is_it": float(one.value == shown["status"])} for one in TopologyStatus]
+)
+TIMED = Subject(("component",), lambda shown: [one | one["event_time"] for one in shown["components"] if one["event_time"]])
 FINDINGS = Subject(("kind", "severity", "component"), _findings)
 _of = itemgetter
 
@@ -165,7 +154,7 @@ def families(running: Mapping[str, Overview], ended: Mapping[str, str]) -> Itera
             elif metric.name == "topo_status" and word:
                 found += [(name, *sample) for sample in metric.samples({"status": word})]
         if found:
-            yield Family(metric.name, metric.kind, metric.help, metric.labels, found)
+            yield Family(metric.name, metric.kind, metric.help, metric.subject.labels, found)
     users: dict[str, Family] = {}
     for topology, overview in running.items():
         for (name, kind, component), value in user_metrics(overview).items():
@@ -190,5 +179,6 @@ def user_metrics(overview: Overview) -> dict[tuple[str, str, str], float]:
 
 def page() -> str:
     """Return the table of docs/metrics.md."""
-    rows = [f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |" for one in TABLE]
+    labels = {one.name: ", ".join(f"`{label}`" for label in one.subject.labels) for one in TABLE}
+    rows = [f"| `{one.name}` | {one.kind} | {labels[one.name]} | {one.help} |" for one in TABLE]
     return "\n".join(["| metric | type | labels besides `topology` | meaning |", "| --- | --- | --- | --- |", *rows]) + "\n"

@@ -79,22 +79,15 @@ class MetricPusher:
     def metrics(self, running: Mapping[str, Overview], ended: Mapping[str, str]) -> list[metrics.Metric]:
         """Return the metrics of topologies that run, by their overviews, and of those that have ended, by their last status."""
         now = self._wall()
+        at, since = round(now * 1e9), {}
         for name, one in running.items():
-            self._started.setdefault((name, one["term"]), round((now - one["uptime_s"]) * 1e9))
-        at = round(now * 1e9)
-        since = {name: self._started[name, one["term"]] for name, one in running.items()}
+            since[name] = self._started.setdefault((name, one["term"]), round((now - one["uptime_s"]) * 1e9))
         found = []
         for family in families(running, ended):
-            points = [
-                _point(
-                    family.kind,
-                    {"topology": name, **dict(zip(family.labels, labels, strict=True))},
-                    figure,
-                    since.get(name, at),
-                    at,
-                )
-                for name, labels, figure in family.samples
-            ]
+            points = []
+            for name, labels, figure in family.samples:
+                attributes = {"topology": name, **dict(zip(family.labels, labels, strict=True))}
+                points.append(_point(family.kind, attributes, figure, since.get(name, at), at))
             unit = "s" if "_seconds" in family.name else "By" if "_bytes" in family.name else "1"
             found.append(metrics.Metric(family.name, family.help, unit, _data(family.kind, points)))
         return found

@@ -39,8 +39,7 @@ def history(
         # It may have ended meanwhile, or have just begun: then the lines on disk are all.
         with suppress(Unreachable):
             asked = {"since_ms": 1000 * since_s, "step_s": step_s, "subjects": list(subjects or ()), "series": list(series or ())}
-            rows = Client.of(folder).request("history", deadline_s, **asked)
-            parts = [columns_of(row) for row in rows]
+            parts = [columns_of(row) for row in Client.of(folder).request("history", deadline_s, **asked)]
     parts = with_stored(folder, parts, since_s)
     for part in parts:
         kept = [key for key in part.series if (subjects is None or key[0] in subjects) and (series is None or key[1] in series)]

@@ -24,7 +24,7 @@ from topo.operate.overviews import AskOverview, ask_overview, look_at
 from topo.storage.state_folder import StateFolder
 
 try:
-    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client import generate_latest
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 except ImportError as error:
     raise UserError(f"metrics need prometheus-client: {pip_install(EXTRAS['metrics'])}") from error
@@ -32,7 +32,6 @@ except ImportError as error:
 FRESH_S = 1.0
 REQUEST_S = 10.0
 """A whole request, from the accept to the last byte of the answer, takes no longer."""
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _FAMILIES: Mapping[str, Callable[..., Any]] = {
     "counter": CounterMetricFamily,
@@ -64,15 +63,9 @@ class TopologyCollector:
         """Return the answer to a scrape."""
         with self._lock:
             if self._clock() >= self._fresh_until:
-                registry = CollectorRegistry()
-                registry.register(self)
-                self._text = generate_latest(registry)
+                self._text = generate_latest(self)
                 self._fresh_until = self._clock() + FRESH_S
             return self._text
-
-    def describe(self) -> Iterable[Any]:
-        """Return nothing: names are not known before a scrape, since user code has metrics, too."""
-        return ()
 
     def collect(self) -> Iterator[Any]:
         """Return all families with their samples. Called by prometheus-client."""
@@ -138,7 +131,7 @@ class _ScrapeHandler(BaseHTTPRequestHandler):
             self._answer(404, b"there is /metrics\n")
             return
         try:
-            self._answer(200, self.server.collector.text(), CONTENT_TYPE)
+            self._answer(200, self.server.collector.text(), "text/plain; version=0.0.4; charset=utf-8")
         except TopoError as error:
             self._answer(503, f"{error}\n".encode())
 

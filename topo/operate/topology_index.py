@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,21 +64,16 @@ def list_row(folder: TopologyFolder, deadline_s: float) -> dict[str, Any]:
     except AnswerTimeout as error:
         return stalled_row(folder, str(error))
     except TopoError as error:
-        word = _word_without_status(folder)
+        word = "UNKNOWN"
+        with suppress(TopoError):
+            word = "STARTING" if folder.is_running() else "LOST"
         return {"topology": folder.name, "status": word, "reason": str(error), **dict.fromkeys(_FIGURES)}
 
 
-def _word_without_status(folder: TopologyFolder) -> str:
-    try:
-        return "STARTING" if folder.is_running() else "LOST"
-    except TopoError:
-        return "UNKNOWN"
-
-
 def stalled_row(folder: TopologyFolder, reason: str) -> dict[str, Any]:
-    row = {"topology": folder.name, "status": "STALLED", "reason": reason, **dict.fromkeys(_FIGURES)}
     owner = folder.owner()
-    return row | {"pid": int(owner) if owner.isdecimal() else None}
+    known = {"pid": int(owner) if owner.isdecimal() else None}
+    return {"topology": folder.name, "status": "STALLED", "reason": reason, **dict.fromkeys(_FIGURES), **known}
 
 
 def row_of(shown: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-TaskName = tuple[str, int]
-"""Component and index."""
-
 ON_THE_WAY, IN_FRONT, EXECUTING, ACKS = PHASES = "on the way", "in front", "executing", "acks"
 
 MOST_TUPLES = 50_000
@@ -127,7 +124,7 @@ class Traces:
             many.
     """
 
-    def __init__(self, tasks: Mapping[int, TaskName], most: int = MOST_TUPLES) -> None:
+    def __init__(self, tasks: Mapping[int, tuple[str, int]], most: int = MOST_TUPLES) -> None:
         self.tasks = tasks
         self.forgotten = self.dropped = 0
         self._most = most

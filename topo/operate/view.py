@@ -79,14 +79,11 @@ class View:
 
 
 def _reached(component: str, edges: Mapping[str, list[str]]) -> list[str]:
-    found: dict[str, None] = {}
-    ways = list(edges.get(component, ()))
-    while ways:
-        one = ways.pop(0)
-        if one not in found:
-            found[one] = None
-            ways += edges.get(one, ())
-    return list(found)
+    found = list(edges.get(component, ()))
+    for one in found:
+        # The loop comes to those that it appends.
+        found += [other for other in edges.get(one, ()) if other not in found]
+    return found
 
 
 def unacked(row: Mapping[str, Any]) -> int:

@@ -35,12 +35,6 @@ class Tokens:
         return Role.OPERATOR if is_operator else Role.VIEWER if is_viewer else None
 
 
-def bearer(header: str) -> str:
-    """Return the token of an Authorization header; "" when it has none."""
-    scheme, _, token = header.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
 @dataclass(frozen=True, slots=True)
 class Names:
     """The names and the port that browsers reach this server by.

@@ -17,14 +17,14 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from topo.errors import NotFoundError, TopoError, UserError
 from topo.master_process.client import AnswerTimeout, Unreachable
 from topo.storage.files import state_of
 from topo.ui import actions
-from topo.ui.access import Names, Role, Tokens, bearer
+from topo.ui.access import Names, Role, Tokens
 from topo.ui.assets import Assets
 from topo.ui.live import TICK_S, LiveHome, TooManyQuestions, as_text
 from topo.ui.reading import READ, number
@@ -95,7 +95,8 @@ class _Page:
         self._acting: set[str] = set()
 
     def _role(self, request: Request) -> Role:
-        role = self.tokens.role_of(bearer(request.headers.get("authorization", "")))
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        role = self.tokens.role_of(token.strip() if scheme.lower() == "bearer" else "")
         if role is None:
             raise _Refusal(401, "the token is missing or wrong; `topo ui --print` prints the address with it")
         return role
@@ -103,11 +104,6 @@ class _Page:
     def _check_operator(self, request: Request) -> None:
         if self._role(request) is Role.VIEWER or self.read_only:
             raise _Refusal(403, "this page is for viewers: it changes nothing")
-
-    def _about(self, role: Role) -> dict[str, Any]:
-        is_viewer = self.read_only or role is Role.VIEWER
-        about = {"type": "hello", "version": __version__, "home": str(self.home), "read_only": is_viewer}
-        return about | {"now_ms": int(time.time() * 1000)}
 
     async def index(self, request: Request) -> Response:
         return Response(self.assets.index, media_type="text/html", headers={"cache-control": "no-cache"})
@@ -219,9 +215,9 @@ class _Page:
             return
         self._sockets += 1
         try:
-            await self._converse(socket)
-        except (WebSocketDisconnect, RuntimeError):
-            pass  # The browser has gone.
+            # Either is a browser that has gone.
+            with suppress(WebSocketDisconnect, RuntimeError):
+                await self._converse(socket)
         finally:
             self._sockets -= 1
 
@@ -235,7 +231,8 @@ class _Page:
         if role is None:
             await socket.close(4401)
             return
-        await socket.send_text(as_text(self._about(role)))
+        about = {"type": "hello", "version": __version__, "home": str(self.home), "now_ms": int(time.time() * 1000)}
+        await socket.send_text(as_text(about | {"read_only": self.read_only or role is Role.VIEWER}))
         look: dict[str, Any] = {}
         while True:
             with suppress(TimeoutError):
@@ -286,19 +283,18 @@ def make_app(home: Path, tokens: Tokens, names: Names, *, read_only: bool = Fals
     """Return the application of a home."""
     shown = assets or Assets()
     page = _Page(home, tokens, shown, read_only=read_only)
-    get: list[tuple[str, Any]] = [
-        ("/", page.index),
-        ("/t/{rest:path}", page.index),
-        ("/static/{digest}/{name:path}", page.static),
-        ("/api/topologies", page.api),
-        ("/api/t/{name}/c/{component}", page.api),
-        ("/api/t/{name}/checkpoints/{checkpoint}", page.api),
-        ("/api/t/{name}/observations/{observation}", page.api),
-        ("/api/t/{name}/{what}", page.api),
+    routes = [
+        Route("/", page.index),
+        Route("/t/{rest:path}", page.index),
+        Route("/static/{digest}/{name:path}", page.static),
+        Route("/api/topologies", page.api),
+        Route("/api/t/{name}/c/{component}", page.api),
+        Route("/api/t/{name}/checkpoints/{checkpoint}", page.api),
+        Route("/api/t/{name}/observations/{observation}", page.api),
+        Route("/api/t/{name}/{what}", page.api),
+        Route("/api/t/{name}/actions/{action}", page.act, methods=["POST"]),
+        Route("/api/t/{name}/observations", page.observe, methods=["POST"]),
+        Route("/api/t/{name}/observations/{observation}", page.unobserve, methods=["DELETE"]),
+        WebSocketRoute("/api/live", page.socket),
     ]
-    routes: list[BaseRoute] = [Route(path, handler, methods=["GET"]) for path, handler in get]
-    routes.append(Route("/api/t/{name}/actions/{action}", page.act, methods=["POST"]))
-    routes.append(Route("/api/t/{name}/observations", page.observe, methods=["POST"]))
-    routes.append(Route("/api/t/{name}/observations/{observation}", page.unobserve, methods=["DELETE"]))
-    routes.append(WebSocketRoute("/api/live", page.socket))
     return Guard(Starlette(routes=routes, exception_handlers={TopoError: _refused}), names, shown.policy)

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -61,17 +60,14 @@ class PageProcess:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
-        until = time.monotonic() + _START_S
-        while time.monotonic() < until:
+        until, is_over = time.monotonic() + _START_S, False
+        while not is_over and time.monotonic() < until:
             is_over = process.poll() is not None
             if (record := served(home)) is not None and (record.pid == process.pid or is_over):
                 # Another one may have begun in the same moment; before this one has ended, the record may be of the last server.
                 return cls(record.link(), process if record.pid == process.pid else None)
-            if is_over:
-                break
             time.sleep(_LOOK_S)
-        with suppress(OSError):
-            process.kill()
+        process.kill()
         raise TopoEnvironmentError(f"the page does not start; its output is in {log}")
 
     def end(self) -> None:

@@ -117,14 +117,13 @@ class LiveTopology:
 
         Raises as `ask`.
         """
-        trace = self._trace
-        if trace is None or trace.id != id:
-            answer = await self.ask("observed", id=id, after=after)
+        trace = self._trace if self._trace is not None and self._trace.id == id else None
+        after = after if trace is None else trace.last
+        answer = await self.ask("observed", id=id, after=after)
+        if trace is None:
             if answer["kind"] == "trace":
                 raise UserError("the server of the page has restarted, and the trace with it; start another")
             return answer
-        after = trace.last
-        answer = await self.ask("observed", id=id, after=after)
         # Of two that ask at once, one takes the rows.
         messages = trace.take(answer) if trace.last == after else []
         if answer["ended"]:

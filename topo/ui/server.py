@@ -18,11 +18,10 @@ from topo.ui.access import HomeRecord
 from topo.ui.listening import Listening
 
 PORT = 8088
-ON_LOOPBACK = Listening()
 
 
 def serve(
-    home: Path, port: int | None, announce: Callable[[str], None], *, read_only: bool = False, listening: Listening = ON_LOOPBACK
+    home: Path, port: int | None, listening: Listening, announce: Callable[[str], None], *, read_only: bool = False
 ) -> None:
     """Serve the page of a home until SIGINT or SIGTERM.
 
@@ -42,28 +41,24 @@ def serve(
     except ImportError as error:
         raise UserError(f"the page needs the extra `ui`: {pip_install(EXTRAS['ui'])}") from error
     StateFolder(home)
-    lock = open_private(home / "ui.lock", os.O_RDWR)
-    try:
+    with os.fdopen(open_private(home / "ui.lock", os.O_RDWR)) as lock, socket.socket(family) as listener:
         try:
-            take_lock(lock)
+            take_lock(lock.fileno())
         except BlockingIOError:
             raise UserError(f"the page of {home} is served already; `topo ui --print` prints where") from None
         ports = [PORT] if listening.behind_proxy else [*_last_port(home), PORT, 0]
-        with socket.socket(family) as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            port = _bind(listener, address, ports if port is None else [port])
-            listener.listen(64)
-            record = HomeRecord.new(home, listening.address(port), os.getpid())
-            app = make_app(home, record.tokens, listening.served_names(port), read_only=read_only)
-            announce(record.link(read_only=read_only))
-            config = uvicorn.Config(
-                app, log_level="error", access_log=False, server_header=False, proxy_headers=False, ws="websockets-sansio",
-                ws_max_size=16 * 1024, ws_per_message_deflate=False, limit_concurrency=300, timeout_keep_alive=5,
-                timeout_graceful_shutdown=1, lifespan="off", ssl_certfile=listening.cert, ssl_keyfile=listening.key,
-            )  # fmt: skip
-            uvicorn.Server(config).run(sockets=[listener])
-    finally:
-        os.close(lock)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        port = _bind(listener, address, ports if port is None else [port])
+        listener.listen(64)
+        record = HomeRecord.new(home, listening.address(port), os.getpid())
+        app = make_app(home, record.tokens, listening.served_names(port), read_only=read_only)
+        announce(record.link(read_only=read_only))
+        config = uvicorn.Config(
+            app, log_level="error", access_log=False, server_header=False, proxy_headers=False, ws="websockets-sansio",
+            ws_max_size=16 * 1024, ws_per_message_deflate=False, limit_concurrency=300, timeout_keep_alive=5,
+            timeout_graceful_shutdown=1, lifespan="off", ssl_certfile=listening.cert, ssl_keyfile=listening.key,
+        )  # fmt: skip
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def _bind(listener: socket.socket, address: Any, ports: Iterable[int]) -> int:
@@ -72,13 +67,11 @@ def _bind(listener: socket.socket, address: Any, ports: Iterable[int]) -> int:
     for port in ports:
         try:
             listener.bind((host, port, *rest))
-            break
+            return int(listener.getsockname()[1])
         except OSError as error:
             refusal, refused = error, port
-    else:
-        remedy = "; --port 0 takes a free one" if refusal.errno == EADDRINUSE else ""
-        raise UserError(f"cannot listen on {host}, port {refused}: {refusal.strerror}{remedy}") from refusal
-    return int(listener.getsockname()[1])
+    remedy = "; --port 0 takes a free one" if refusal.errno == EADDRINUSE else ""
+    raise UserError(f"cannot listen on {host}, port {refused}: {refusal.strerror}{remedy}") from refusal
 
 
 def _last_port(home: Path) -> list[int]:
@@ -91,13 +84,10 @@ def _last_port(home: Path) -> list[int]:
 def served(home: Path) -> HomeRecord | None:
     """Return the record of the process that serves the page of a home; None when there is none."""
     try:
-        lock = os.open(home / "ui.lock", os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with (home / "ui.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (FileNotFoundError, IsADirectoryError):
         return None
     except BlockingIOError:
         return HomeRecord.read(home)
-    finally:
-        os.close(lock)
+    return None

@@ -234,7 +234,7 @@ def test_a_state_folder_that_cannot_be_written_is_the_environments_fault(tmp_pat
     # An error as that of a file system that has become read-only.
     (tmp_path / "ui.lock").mkdir()
     with pytest.raises(TopoEnvironmentError, match=r"cannot open .*ui\.lock: Is a directory"):
-        serve(tmp_path, 0, print)
+        serve(tmp_path, 0, Listening(), print)
     assert served(tmp_path) is None
     (tmp_path / "ui.log").mkdir()
     with pytest.raises(TopoEnvironmentError, match=r"cannot open .*ui\.log: Is a directory"):
@@ -249,5 +249,5 @@ def test_a_look_at_whether_it_is_served_keeps_no_server_from_beginning(tmp_path:
     ended.start()
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(UserError, match="cannot listen on"):
         # The port is taken, so that it goes no further.
-        serve(tmp_path, other.getsockname()[1], print)
+        serve(tmp_path, other.getsockname()[1], Listening(), print)
     ended.join()
