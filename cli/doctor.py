@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def command(home: Path, as_json: bool) -> None:
     """Check that this machine can run topologies, and show how to fix each problem; exits 1 if there is a problem."""
     from topo_cli.output import print_json
 
-    found = [_found(name, check, home) for name, check in CHECKS.items()]
+    found = [finding for name, check in CHECKS.items() if (finding := _found(name, check, home)) is not None]
     if as_json:
         print_json([asdict(finding) for finding in found])
     else:
@@ -55,11 +55,11 @@ def command(home: Path, as_json: bool) -> None:
         raise SystemExit(Exit.FAILED)
 
 
-def _found(name: str, check: Callable[[Path], tuple[str, str]], home: Path) -> Diagnosis:
+def _found(name: str, check: Callable[[Path], tuple[str, str] | None], home: Path) -> Diagnosis | None:
     from topo.errors import TopoError
 
     try:
-        return Diagnosis(name, *check(home))
+        return None if (result := check(home)) is None else Diagnosis(name, *result)
     except (OSError, TopoError) as error:
         return Diagnosis(name, "error", str(error))
 
@@ -96,8 +96,23 @@ def _hot_path(_home: Path) -> tuple[str, str]:
         return "ok", KIND
     if os.environ.get("TOPO_PURE"):
         return "ok", f"{KIND} Python, as TOPO_PURE asks"
+    if _is_built_plain():
+        return "ok", f"{KIND} Python: the installed package was built without the compiled path, as by TOPO_PURE=1"
     fix = "install a C compiler, then pip install --force-reinstall --no-deps path/to/the/checkout"
     return "warning", f"{KIND} Python ({PLAIN_BECAUSE}), which takes more processor time a tuple: {fix}"
+
+
+def _is_built_plain() -> bool:
+    """Whether this is an installed package for any platform: one whose compilation failed is for this platform."""
+    from importlib import metadata
+
+    import topo
+
+    with suppress(metadata.PackageNotFoundError):
+        package = metadata.distribution("topo-engine")
+        is_this = Path(str(package.locate_file("topo/__init__.py"))) == Path(topo.__file__)
+        return is_this and "Root-Is-Purelib: true" in (package.read_text("WHEEL") or "")
+    return False
 
 
 def _curve(_home: Path) -> tuple[str, str]:
@@ -122,10 +137,14 @@ def _state_folder(home: Path) -> tuple[str, str]:
     return "ok", f"{home} is writable, and {private} is yours alone"
 
 
-def _disk(home: Path) -> tuple[str, str]:
+def _disk(home: Path) -> tuple[str, str] | None:
     import shutil
 
-    free = shutil.disk_usage(home).free
+    try:
+        free = shutil.disk_usage(home).free
+    except OSError:
+        # The check of the state folder reports it.
+        return None
     if free < _LEAST_FREE_BYTES:
         return "warning", f"{free >> 20} MiB are free at {home}; logs and dead letters need room: free some, or set TOPO_HOME"
     return "ok", f"{free / (1 << 30):.1f} GiB free at {home}"

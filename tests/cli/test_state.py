@@ -134,6 +134,13 @@ def test_the_doctor_finds_this_machine_well(capsys: pytest.CaptureFixture[str]) 
     assert "error" not in found.values()
 
 
+def test_the_doctor_reports_a_folder_that_cannot_be_used_once(capsys: pytest.CaptureFixture[str]) -> None:
+    result = call(capsys, "doctor", "--home", "/proc/x", "--json")
+    found = {finding["check"]: finding["detail"] for finding in json.loads(result.out)}
+    assert (result.code, "disk" in found) == (1, False)
+    assert [detail for detail in found.values() if "/proc/x" in detail] == [found["state folder"]]
+
+
 def test_logs_of_a_component_that_does_not_exist_are_an_error(capsys: pytest.CaptureFixture[str], lost: TopologyFolder) -> None:
     store_submission(lost, small_plan(bolt="split"))
     result = call(capsys, "logs", lost.name, "--component", "spilt")

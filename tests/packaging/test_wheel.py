@@ -38,6 +38,7 @@ CLIENTS = {
     "topo.ui.app": "starlette",
 }
 """Packages, and modules, that need what an extra installs."""
+PER_TUPLE_PATH = "from topo_cli.doctor import _hot_path; print(*_hot_path(None))"
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -141,6 +142,8 @@ def test_without_a_compiler_the_wheel_holds_python_alone_and_runs(unpacked: Path
     assert files_of_a_wheel(wheel) == files_of_the_tree()
     environment = InstalledWheel(tmp_path / "environment", wheel)
     assert checked(environment.scripts / "python", "-c", "from topo.hot import KIND; print(KIND)", cwd=tmp_path) == "plain\n"
+    advice = checked(environment.scripts / "python", "-c", PER_TUPLE_PATH, cwd=tmp_path)
+    assert advice.startswith("warning plain Python") and "install a C compiler" in advice
 
 
 def test_without_a_compiler_there_is_no_wheel_that_has_to_be_compiled(unpacked: Path, tmp_path: Path) -> None:
@@ -153,6 +156,9 @@ def test_a_pure_wheel_is_for_any_platform(unpacked: Path, tmp_path: Path) -> Non
 
     assert wheel.name.endswith("-py3-none-any.whl")
     assert files_of_a_wheel(wheel) == files_of_the_tree()
+    environment = InstalledWheel(tmp_path / "environment", wheel)
+    found = checked(environment.scripts / "python", "-c", PER_TUPLE_PATH, cwd=tmp_path)
+    assert found == "ok plain Python: the installed package was built without the compiled path, as by TOPO_PURE=1\n"
 
 
 def test_the_wheel_carries_the_version_the_licence_and_the_type_marker(built: Built) -> None:
