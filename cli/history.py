@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -96,13 +96,21 @@ def _choose(columns: PastPoints, components: Sequence[str], series: str | None, 
     names = {one for _, one in columns.series}
     wanted = set(_SHOWN) if series is None else names if series == "all" else {one.strip() for one in series.split(",")}
     if series is not None and names and (unknown := wanted - names):
-        raise click.UsageError(f"there is no series {sorted(unknown)[0]!r}; there are {', '.join(sorted(names))}")
+        refuse_series(unknown, names)
     subjects = {f"component/{component}" for component in components}
     columns.series = {
         key: column
         for key, column in columns.series.items()
         if key[1] in wanted and (key[0] in subjects if subjects else series is not None or key[0].startswith("component/"))
     }
+
+
+def refuse_series(unknown: set[str], known: set[str]) -> NoReturn:
+    """Raise a usage error that names the known series: those of latencies, a power of two each, as a range."""
+    powers = sorted((name for name in known if name.startswith("2^")), key=lambda name: int(name[2:]))
+    words = ", ".join(sorted(known.difference(powers)))
+    latencies = f", and of latencies {powers[0]} to {powers[-1]}" if powers else ""
+    raise click.UsageError(f"there is no series {min(unknown)!r}; there are {words}{latencies}")
 
 
 def _print(columns: PastPoints) -> None:

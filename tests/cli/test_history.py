@@ -7,13 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from tests.cli.drive import call
 from tests.unit.observability.test_history import overview
 from topo.master_process.history_keeper import HistoryKeeper
 from topo.storage.state_folder import StateFolder
-from topo_cli.history import asked_for, sparkline
+from topo_cli.history import asked_for, refuse_series, sparkline
 
 
 @pytest.fixture
@@ -61,6 +62,14 @@ def test_an_unknown_component_or_series_is_refused_with_the_known_ones(
     shown = call(capsys, "history", "past", "--home", home, *arguments)
     assert shown.code == 2
     assert text in shown.err.replace("\n", " ")
+
+
+def test_the_known_series_are_named_in_the_order_of_words_and_latencies_as_a_range(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(click.UsageError) as refused:
+        refuse_series({"nope"}, {"took", "2^3", "acked", "2^-10", "2^-9", "in_front"})
+    assert str(refused.value) == "there is no series 'nope'; there are acked, in_front, took, and of latencies 2^-10 to 2^3"
 
 
 @pytest.mark.parametrize(
