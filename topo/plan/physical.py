@@ -57,6 +57,20 @@ class PhysicalPlan(Struct, frozen=True, kw_only=True, dict=True):
     tasks: tuple[PlannedTask, ...]
     workers: WorkerSlots
 
+    def check(self) -> None:
+        """Refuse a plan whose parts do not fit together, such as that of a damaged file. Raises ValueError."""
+        used = [task.component for task in self.tasks] + [end for one in self.subscriptions for end in (one.source, one.target)]
+        for component in used:
+            if component not in self._components:
+                raise ValueError(f"component {component!r} is used and not declared")
+        for one in self.subscriptions:
+            if one.stream not in (stream.name for stream in self.streams(one.source)):
+                raise ValueError(f"component {one.source!r} has no stream {one.stream!r}")
+        if [task.id for task in self.tasks] != list(range(1, len(self.tasks) + 1)):
+            raise ValueError("the ids of its tasks do not count from 1")
+        if sorted(task for slot in self.workers for task in slot) != [task.id for task in self.tasks]:
+            raise ValueError("its workers do not host each task once")
+
     def task(self, task_id: int) -> PlannedTask:
         """Return the task of that id. Raises KeyError when there is none."""
         if not 0 < task_id <= len(self.tasks):

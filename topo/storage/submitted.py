@@ -100,6 +100,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
         """
         try:
             stored = msgspec.convert(json.loads(folder.topology.read_bytes()), cls)
+            stored.plan.check()
             stored._place_positions(folder)
             # A file of an earlier version can hold the old names of settings.
             settings = {RENAMED_SETTINGS.get(name, name): value for name, value in stored.settings.items()}

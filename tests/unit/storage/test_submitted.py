@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,26 @@ def test_keys_that_an_earlier_topo_did_not_write_have_defaults(folder: TopologyF
 def test_damaged_file_is_refused_with_the_ways_out(folder: TopologyFolder, text: str) -> None:
     folder.topology.write_text(text, encoding="latin-1")
     with pytest.raises(SubmissionDamaged, match=r"topology\.json is damaged \(.+\); `topo submit` replaces it: without `--from`"):
+        SubmittedTopology.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda plan: plan["components"].pop(1), "component 'sieve' is used and not declared"),
+        (lambda plan: plan["tasks"].pop(), "its workers do not host each task once"),
+        (lambda plan: plan["workers"].pop(), "its workers do not host each task once"),
+        (lambda plan: plan["tasks"].reverse(), "the ids of its tasks do not count from 1"),
+        (lambda plan: plan["subscriptions"][0].update(stream="odd"), "component 'numbers' has no stream 'odd'"),
+    ],
+)
+def test_a_plan_whose_parts_do_not_fit_together_is_damaged(
+    folder: TopologyFolder, damage: Callable[[dict[str, Any]], object], why: str
+) -> None:
+    facts = json.loads(STORED.read_bytes())
+    damage(facts["plan"])
+    folder.topology.write_text(json.dumps(facts))
+    with pytest.raises(SubmissionDamaged, match=rf"topology\.json is damaged \({why}\); `topo submit` replaces it"):
         SubmittedTopology.read(folder)
 
 
