@@ -39,7 +39,7 @@ def test_the_number_of_tasks_can_be_given_to_every_command_that_takes_a_topology
     assert "bolt double x3 (Double)" in call(capsys, "graph", flow, "-e", "double=3").out
     result = call(capsys, "run", flow, "-e", "duble=2")
     assert result.code == 2
-    assert "flow has no component 'duble'; there are numbers, double, show. Did you mean 'double'?" in result.err
+    assert "flow has no component 'duble'; it has numbers, double, show. Did you mean 'double'?" in result.err
     for wrong in ("double", "double=", "double=0", "double=two", "=2"):
         result = call(capsys, "run", flow, "-e", wrong)
         assert result.code == 2 and f"'{wrong}' is not of the form component=n" in result.err

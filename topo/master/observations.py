@@ -197,7 +197,7 @@ class Observations:
             return tuple(task.id for task in plan.tasks)
         names = [one.id for one in plan.components if one.kind is not ComponentKind.ACKER or allows_all]
         if component not in names:
-            raise UserError(f"{plan.name} has no component {component!r}; there are {', '.join(names)}")
+            raise UserError(f"{plan.name} has no component {component!r}; it has {', '.join(names)}")
         tasks = tuple(plan.tasks_of(component))
         if index is None:
             return tasks
@@ -219,7 +219,7 @@ class Observations:
         names = [f"{source}:{stream}" if is_in else stream for source, stream in sources]
         chosen = [place for place, name in enumerate(names) if wanted in ("", name, name.rpartition(":")[2])]
         if not chosen:
-            raise UserError(f"{component} has no stream {wanted!r}; there are {', '.join(names)}")
+            raise UserError(f"{component} has no stream {wanted!r}; it has {', '.join(names)}")
         rate = float(spec.get("rate", 5.0))
         if not 0 < rate <= 1000:
             raise UserError(f"a tap shows up to 1,000 tuples a second; {rate:g} were asked for")
@@ -255,7 +255,7 @@ class Observations:
         spouts = [task for task in plan.spouts if wanted in ("", plan.task(task).component)]
         if not spouts:
             names = dict.fromkeys(plan.task(task).component for task in plan.spouts)
-            raise UserError(f"{plan.name} has no spout {wanted!r}; there are {', '.join(names)}")
+            raise UserError(f"{plan.name} has no spout {wanted!r}; it has {', '.join(names)}")
         # Each spout task marks its own share.
         return {"rate": rate / len(spouts), "settle_s": settle_s, "spouts": spouts}
 

@@ -92,7 +92,7 @@ def component_rows(master: TopologyMaster, component: str, now: float, window: s
     """Return a component's row, and those of its tasks. Raises UserError for an unknown component or window."""
     if component not in {one.id for one in master.plan.components}:
         known = ", ".join(one.id for one in master.plan.components)
-        raise UserError(f"{master.plan.name} has no component {component!r}; there are {known}")
+        raise UserError(f"{master.plan.name} has no component {component!r}; it has {known}")
     shown = overview(master, now, window)
     row = next(one for one in shown["components"] if one["component"] == component)
     tasks = [task_row(master, task) for task in master.plan.tasks_of(component)]

@@ -56,7 +56,7 @@ def with_parallelism(topology: Topology, parallelism: Mapping[str, int], config:
     for name in parallelism:
         if name not in names:
             raise NotFoundError(
-                f"{topology.name} has no component {name!r}; there are {', '.join(names)}.",
+                f"{topology.name} has no component {name!r}; it has {', '.join(names)}.",
                 tuple(get_close_matches(name, names, n=3)),
             )
     changed = (_changed(spec, parallelism.get(spec.id, spec.parallelism), config) for spec in topology.components)

@@ -129,7 +129,7 @@ def test_a_trace_is_of_all_tasks_and_shared_by_the_spouts(observations: Observat
     [
         ({"ackers": 0}, {}, "", "watched has ackers=0: no message has a root, so none can be traced"),
         ({"delivery": "exactly_once"}, {}, "", "only barriers are tracked there, so no message can be traced"),
-        ({}, {"spout": "count"}, "", "watched has no spout 'count'; there are words"),
+        ({}, {"spout": "count"}, "", "watched has no spout 'count'; it has words"),
         ({}, {"rate": 500}, "", "up to 100 messages a second; 500 were asked for"),
         ({}, {}, "count", "leave the component out"),
     ],
@@ -168,9 +168,9 @@ def test_rows_that_nobody_has_asked_for_in_time_are_counted(observations: Observ
 @pytest.mark.parametrize(
     ("component", "spec", "why"),
     [
-        ("counts", {}, "watched has no component 'counts'; there are"),
+        ("counts", {}, "watched has no component 'counts'; it has"),
         ("count", {"index": 2}, "count has 2 tasks, 0 to 1; there is no task 2"),
-        ("count", {"stream": "late"}, "count has no stream 'late'; there are default"),
+        ("count", {"stream": "late"}, "count has no stream 'late'; it has default"),
         ("count", {"where": "length > 1"}, "count has no field 'length'; it has count, word"),
         ("count", {"where": "import"}, "is no expression"),
         ("words", {"where": "secret == 'x'"}, "field 'secret' is secret"),

@@ -74,7 +74,7 @@ def test_component_has_its_tasks_and_its_edges() -> None:
     ("verb", "arguments", "text"),
     [
         ("overview", {"window": "2h"}, "there is no window '2h'; there are 1s, 10s, 1m, 10m, all"),
-        ("component", {"component": "pas"}, "short has no component 'pas'; there are numbers, pass, end"),
+        ("component", {"component": "pas"}, "short has no component 'pas'; it has numbers, pass, end"),
     ],
 )
 def test_a_question_about_an_unknown_thing_is_refused_with_the_known_ones(verb: str, arguments: Any, text: str) -> None:

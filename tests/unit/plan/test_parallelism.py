@@ -67,7 +67,7 @@ def test_more_tasks_than_key_groups_are_a_problem() -> None:
 
 
 def test_an_unknown_component_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(NotFoundError, match=r"flow has no component 'keyd'; there are numbers, .*Did you mean 'keyed'\?"):
+    with pytest.raises(NotFoundError, match=r"flow has no component 'keyd'; it has numbers, .*Did you mean 'keyed'\?"):
         plan({"keyd": 2})
 
 
