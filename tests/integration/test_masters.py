@@ -261,7 +261,7 @@ def test_a_component_that_cannot_be_opened_ends_the_run_and_is_named(scene: Scen
     broken = f"""
 class Broken({kinds[component]}):
     def {method}(self, *given):
-        raise ConnectionError("no such host: db")
+        raise ConnectionError("no such host: db\\n(more about this error: https://example.org/e3q8)")
 """
     made = {**{name: f"{kind}()" for name, kind in kinds.items()}, component: "Broken()"}
     declared = flow(

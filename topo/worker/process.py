@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
         exit_ = run(spec, log, Path(arguments[0]))
     except TopoError as error:
         _LOG.error("worker %s cannot start: %s", spec.worker, error)
-        print(f"worker {spec.worker} cannot start: {error}", file=sys.__stderr__)
+        print(" ".join(f"worker {spec.worker} cannot start: {error}".split()), file=sys.__stderr__)
         return EXIT_BAD_START
     except Exception:
         _LOG.exception("worker %s has crashed", spec.worker)
@@ -99,8 +99,8 @@ def main(arguments: list[str]) -> int:
         return EXIT_BUG
     _LOG.info("worker %s ends: %s", spec.worker, exit_.why)
     if exit_.code:
-        # The launcher reports the last line with the exit code.
-        print(exit_.why, file=sys.__stderr__)
+        # The launcher reports the last line with the exit code; texts of user code may have many.
+        print(" ".join(exit_.why.split()), file=sys.__stderr__)
     log.close()
     return exit_.code
 
