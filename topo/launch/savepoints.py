@@ -115,10 +115,10 @@ def _written(folder: TopologyFolder, place: str, status: StatusReport | None) ->
     if savepoint.get("state") == "written":
         return place
     if status is None:
-        why = "the master is gone, and left no summary, as on a full disk"
+        why = "the master is gone, and left no summary, as after `kill -9` or on a full disk"
     else:
         why = savepoint.get("why") or f"the topology ended before ({(status.get('outcome') or {}).get('reason', '')})"
-    rest = "" if folder.is_running() else f"; `topo resume {folder.name}` continues from the last checkpoint"
+    rest = "" if folder.is_running() else f"; `topo resume {folder.name}` continues from the last checkpoint, if there is one"
     raise TopoEnvironmentError(f"the savepoint of {folder.name} was not written: {why}{rest}")
 
 
