@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topo.api.topology import ComponentKind
+from topo.config import format_duration
 from topo.errors import UserError
 from topo.expressions import Expression
 from topo.ids import TaskId
@@ -96,7 +97,7 @@ class Observations:
         if kind not in LONGEST_S:
             raise UserError(f"there is no observation {kind!r}; there are {', '.join(LONGEST_S)}")
         if not 0 < for_s <= LONGEST_S[kind]:
-            raise UserError(f"a {kind} may last {LONGEST_S[kind] / 60:g} minutes; {for_s:g} s were asked for")
+            raise UserError(f"a {kind} lasts up to {format_duration(LONGEST_S[kind])}; got {format_duration(for_s)}")
         self._expire(now)
         if len(self._known) >= MOST:
             raise UserError(f"{self._plan.name} is observed {MOST} times already; end one, or wait {LEASE_S:g} s")

@@ -143,6 +143,14 @@ def test_what_may_not_be_traced_is_refused(settings: dict[str, Any], spec: dict[
         Observations(physical_plan(builder.build())).observe("trace", component, spec, 60.0, 0.0)
 
 
+@pytest.mark.parametrize(("kind", "for_s", "why"), [("tap", 3.6e6, "up to 24h; got 1000h"), ("trace", -1.0, "up to 1h; got")])
+def test_a_time_that_is_too_long_is_refused_in_the_units_of_settings(
+    observations: Observations, kind: str, for_s: float, why: str
+) -> None:
+    with pytest.raises(UserError, match=f"a {kind} lasts {why}"):
+        observations.observe(kind, "count", {}, for_s, 0.0)
+
+
 def test_emitted_tuples_in_the_rows_of_a_trace_are_bounded_and_those_that_have_arrived_forgotten(
     observations: Observations,
 ) -> None:
