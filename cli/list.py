@@ -12,7 +12,13 @@ from topo_cli.options import TimeSpan, examples, reading_options
 
 @click.command(epilog=examples("topo list", "topo list word --json"))
 @click.argument("pattern", required=False, default="")
-@click.option("--deadline", type=TimeSpan(), default="2s", show_default=True, help="How long each topology may take to answer.")
+@click.option(
+    "--deadline",
+    type=TimeSpan(above_zero=True),
+    default="2s",
+    show_default=True,
+    help="How long each topology may take to answer.",
+)
 @reading_options
 def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
     """List the topologies whose name contains PATTERN, running ones and ended ones.

@@ -31,18 +31,28 @@ class ShownByDefault(click.Group):
 
 
 class TimeSpan(click.ParamType[float]):
-    """A duration such as "500ms", "30s" or "5m", as seconds."""
+    """A duration such as "500ms", "30s" or "5m", as seconds.
+
+    Args:
+        above_zero: 0 is refused: no answer comes in that time.
+    """
 
     name = "duration"
+
+    def __init__(self, *, above_zero: bool = False) -> None:
+        self._above_zero = above_zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         from topo.config import parse_duration
         from topo.errors import ConfigError
 
         try:
-            return parse_duration(value)
+            seconds = parse_duration(value)
         except ConfigError:
             self.fail(f'{value!r} is not a duration: write "500ms", "30s", "5m" or a number of seconds', param, ctx)
+        if self._above_zero and seconds <= 0:
+            self.fail(f"{value!r} is too short: give more than 0", param, ctx)
+        return seconds
 
 
 class Assignment(click.ParamType[tuple[str, str]]):
@@ -128,7 +138,11 @@ no_color_option = click.option(
     "--no-color", is_flag=True, expose_value=False, callback=_no_color, help="Print without colours, as with NO_COLOR."
 )
 deadline_option = click.option(
-    "--deadline", type=TimeSpan(), default=f"{DEADLINE_S:g}s", show_default=True, help="How long to wait for an answer."
+    "--deadline",
+    type=TimeSpan(above_zero=True),
+    default=f"{DEADLINE_S:g}s",
+    show_default=True,
+    help="How long to wait for an answer.",
 )
 ui_option = click.option("--ui", is_flag=True, help="Serve the web page, too, unless it is served already; print its address.")
 parameter_option = click.option(

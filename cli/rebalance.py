@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 @click.option("-e", "--parallelism", type=Parallelism(), multiple=True, help="The number of tasks of a component.")
 @click.option("--workers", type=click.IntRange(min=1), help="Number of processes that the tasks are packed into.")
 @click.option("--dry-run", is_flag=True, help="Show the state that would move, and change nothing.")
-@click.option("--deadline", type=TimeSpan(), default="60s", show_default=True, help="How long the stop, and the start, may take.")
+@click.option(
+    "--deadline",
+    type=TimeSpan(above_zero=True),
+    default="60s",
+    show_default=True,
+    help="How long the stop, and the start, may take.",
+)
 @home_option
 @json_option
 def command(

@@ -18,6 +18,18 @@ def test_settings_come_from_the_environment_and_the_command_line_wins() -> None:
     assert collect_settings((("ackers", "3"),), None, environment) == {"message_timeout": "5s", "ackers": "3"}
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    ["status flow --deadline 0", "list --deadline 0s", "tap flow count --for 0ms", "status flow --watch --interval 0"],
+)
+def test_a_time_in_which_no_answer_can_come_is_refused(
+    arguments: str, capsys: pytest.CaptureFixture[str], topo_home: Path
+) -> None:
+    result = call(capsys, *arguments.split())
+    assert result.code == Exit.USAGE
+    assert f"'{arguments.split()[-1]}' is too short: give more than 0" in result.err
+
+
 def test_workers_has_an_option_of_its_own() -> None:
     assert collect_settings((("workers", "4"),), 2, {}) == {"workers": 2}
 
