@@ -53,9 +53,12 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
     except KeyboardInterrupt:
         talk(f"{name} ends anyway; `topo status {name}` shows how far it is")
         raise
-    summary = client.folder.last_summary()
-    reason = summary["outcome"]["reason"] if summary else "it is gone"
-    talk(f"{name}: {reason}; `topo resume {name}` would continue it")
+    if (summary := client.folder.last_summary()) is None:
+        raise Failed(
+            f"the master of {name!r} is gone and left no summary, as after `kill -9` or on a full disk: workers that it left end "
+            f"after `master_timeout`; `topo resume {name}` continues it"
+        )
+    talk(f"{name}: {summary['outcome']['reason']}; `topo resume {name}` would continue it")
 
 
 def _confirm(name: str) -> None:

@@ -83,6 +83,18 @@ def test_ctrl_c_while_a_topology_ends_states_that_it_does(scene: Scene, argument
     assert child.returncode == 130 and stated in words, words
 
 
+def test_a_kill_fails_when_its_master_is_killed_meanwhile(scene: Scene) -> None:
+    long = TIMES.format(factor=1) + "    def cleanup(self):\n        once('closing'), time.sleep(3)\n\n"
+    running = scene.submit_background(scene.file(ENDLESS + long + flow(*PARTS)), workers=1)
+    running.wait_until(lambda status: acked(status) > 10)
+    command = [sys.executable, "-m", "topo_cli", "kill", "flow", "-w", "30s", "--yes", "--home", str(scene.home)]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: scene.has("closing"))
+    kill(int(running.folder.owner()))
+    words = child.communicate(timeout=30)[1]
+    assert child.returncode == 1 and "the master of 'flow' is gone and left no summary" in words, words
+
+
 def test_other_code_goes_on_behind_the_positions_and_keeps_the_numbers_of_tasks(scene: Scene) -> None:
     running = scene.submit_background(scene.file(code(1)), parallelism={"times": 2}, workers=1)
     running.wait_until(lambda status: acked(status) > 100)
