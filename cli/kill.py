@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from topo_cli.exits import Failed
-from topo_cli.options import DEADLINE_S, TimeSpan, examples, home_option, name_argument
+from topo_cli.options import DEADLINE_S, TimeSpan, examples, home_option, name_argument, place_option
 
 
 @click.command(
@@ -17,7 +17,7 @@ from topo_cli.options import DEADLINE_S, TimeSpan, examples, home_option, name_a
 @name_argument
 @click.option("-w", "--wait", "wait_s", type=TimeSpan(), help="Let messages in flight finish first, for at most this time.")
 @click.option("--savepoint", is_flag=True, help="Let messages in flight finish, and take a savepoint.")
-@click.option("--to", "place", default="", metavar="PATH", help="Where the savepoint goes.")
+@place_option("--to", "place", "Where the savepoint goes.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @home_option
 def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: bool, home: Path) -> None:

@@ -10,11 +10,13 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from topo.storage.submitted import SparkCluster
 
 F = TypeVar("F", bound=Callable[..., Any])
+_EMPTY = "it is empty; name a place, or leave the option out"
 
 DEADLINE_S = 10.0
 
@@ -124,12 +126,33 @@ def _no_more(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
         raise click.UsageError(f"parameters of the topology function are given with -p: {options}")
 
 
+def _place(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Refuse an option that is given and empty, as by a variable of a script that is not set."""
+    if not value and param.name and ctx.get_parameter_source(param.name) is not ParameterSource.DEFAULT:
+        raise click.BadParameter(_EMPTY)
+    return value
+
+
+class _Folder(click.Path):
+    """A folder, whose name is not empty."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value):
+            self.fail(_EMPTY, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def place_option(option: str, name: str, help: str) -> Callable[[F], F]:
+    """Return the option of a path or URL; "" where it is not given."""
+    return click.option(option, name, default="", metavar="PATH", callback=_place, help=help)
+
+
 name_argument = click.argument("name", metavar="NAME")
 topology_argument = click.argument("topology", metavar="TOPOLOGY")
 _no_more_arguments = click.argument("more", nargs=-1, metavar="", callback=_no_more, expose_value=False)
 home_option = click.option(
     "--home",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=_Folder(file_okay=False, path_type=Path),
     callback=_home,
     help="State folder, by default $TOPO_HOME or topo in the XDG state folder.",
 )
@@ -225,9 +248,7 @@ def start_options(function: F) -> F:
             metavar="COMPONENT",
             help="With --from: ignore the state of this component.",
         ),
-        click.option(
-            "--from", "start_from", default="", metavar="PATH", help="Restore a savepoint, or a topology's checkpoints."
-        ),
+        place_option("--from", "start_from", "Restore a savepoint, or a topology's checkpoints."),
     ):
         function = option(function)
     return function

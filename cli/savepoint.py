@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from topo_cli.options import TimeSpan, examples, home_option, name_argument
+from topo_cli.options import TimeSpan, examples, home_option, name_argument, place_option
 
 
 @click.command(epilog=examples("topo savepoint flights", "topo savepoint flights --to /backup/flights --deadline 5m"))
 @name_argument
-@click.option("--to", "place", default="", metavar="PATH", help="Where it goes: a path or a URL. Default: a new folder.")
+@place_option("--to", "place", "Where it goes: a path or a URL. Default: a new folder.")
 @click.option("--deadline", type=TimeSpan(above_zero=True), default="60s", show_default=True, help="How long to wait for it.")
 @home_option
 def command(name: str, place: str, deadline: float, home: Path) -> None:

@@ -30,6 +30,17 @@ def test_a_time_in_which_no_answer_can_come_is_refused(
     assert f"'{arguments.split()[-1]}' is too short: give more than 0" in result.err
 
 
+@pytest.mark.parametrize(
+    ("command", "option"), [("submit flow.py", "--from"), ("run flow.py", "--from"), ("kill flow --savepoint", "--to"),
+                            ("savepoint flow", "--to"), ("list", "--home")],
+)  # fmt: skip
+def test_an_empty_place_is_refused(command: str, option: str, capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
+    """As by a variable of a script that is not set: a submit would begin from the beginning."""
+    result = call(capsys, *command.split(), option, "")
+    assert result.code == Exit.USAGE
+    assert f"Invalid value for '{option}': it is empty; name a place, or leave the option out" in result.err
+
+
 def test_workers_has_an_option_of_its_own() -> None:
     assert collect_settings((("workers", "4"),), 2, {}) == {"workers": 2}
 
