@@ -14,6 +14,16 @@ Anchors = Tuple | Sequence[Tuple] | None
 """Anchors of a tuple: nothing, one input, or several."""
 
 
+class WithRequiredFields:
+    """A bolt whose inputs are checked for fields when a topology is built.
+
+    Attributes:
+        required_fields: fields that every tuple must have. An input without one of them is refused.
+    """
+
+    required_fields: Sequence[str] = ()
+
+
 class Collector(Protocol):
     """The collector of a `Bolt`, which emits and acks with it. The engine passes it to `prepare`.
 

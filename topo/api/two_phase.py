@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 from topo.api.arguments import check_count
-from topo.api.bolt import Bolt, Collector
+from topo.api.bolt import Bolt, Collector, WithRequiredFields
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 
 
-class TwoPhaseSink(Bolt):
+class TwoPhaseSink(Bolt, WithRequiredFields):
     """A sink that stages its output, and publishes it when the engine calls `commit`.
 
     The writes between `begin` and `pre_commit` are a *transaction*. `pre_commit` makes it durable, but not visible, and
@@ -43,7 +43,6 @@ class TwoPhaseSink(Bolt):
     max_batch: int = 1000
     flush_interval: str | timedelta | float = "100ms"
     takes_batches: bool = False
-    required_fields: Sequence[str] = ()
     component_settings = {"tick_interval": flush_interval}
     _token: Any = None
     """Of the transaction whose `commit` has begun: it may be published in part, so it is completed and never aborted."""

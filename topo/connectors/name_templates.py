@@ -10,16 +10,18 @@ from topo.api.tuples import Tuple
 from topo.errors import ConfigError, UserError
 
 
-def fields_in(template: str, argument: str) -> list[str]:
+def fields_in(template: str | Callable[[Tuple], str], argument: str) -> list[str]:
     """Return the names of fields in a template such as "orders.{shop}".
 
     Args:
-        template: the text.
+        template: the text. A function, in place of one, names none.
         argument: for errors, such as "NatsSink: subject=".
 
     Raises:
         ConfigError: its braces have something other than names.
     """
+    if callable(template):
+        return []
     try:
         parsed = [part for part in Formatter().parse(template) if part[1] is not None]
     except ValueError as error:

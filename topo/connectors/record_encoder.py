@@ -64,6 +64,11 @@ def selector_of(given: str | Select, argument: str) -> Select:
     return field_of
 
 
+def fields_named(*parts: object) -> tuple[str, ...]:
+    """Return the different fields among arguments each of which is a field's name, a function of the tuple or None."""
+    return tuple(dict.fromkeys(part for part in parts if isinstance(part, str)))
+
+
 def encoder_of(
     part: str | Select | None,
     serializer: str | Serialize,

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, Final
 
-from topo.api.bolt import BasicBolt, Bolt
+from topo.api.bolt import BasicBolt, Bolt, WithRequiredFields
 from topo.api.component import Component
 from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, Grouping, PartialKey
 from topo.api.hooks import Hook
@@ -19,7 +19,6 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import BlockingSpout, RetryingSpout, Spout
 from topo.api.streams import DEFAULT_STREAM, RESERVED_PREFIX, StreamDeclaration, streams_of
 from topo.api.topology import TYPE_CODES, ComponentKind, ComponentSpec, Input, Topology
-from topo.api.two_phase import TwoPhaseSink
 from topo.api.watermarks import EXAMPLE, WatermarkStrategy, strategy_problem
 from topo.config import MAX_PARALLELISM_LIMIT, TopologyConfig, has_effect
 from topo.errors import ConfigError, TopologyError
@@ -305,15 +304,16 @@ def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | N
 
 
 def _fields_written(spec: ComponentSpec, declared: Input, outputs: Sequence[StreamDeclaration]) -> Iterator[str]:
-    """Yield the fields that a sink writes and an input does not have."""
-    if not isinstance(spec.component, TwoPhaseSink):
+    """Yield the fields that a sink needs and an input does not have."""
+    component: Any = spec.component
+    if not isinstance(component, WithRequiredFields):
         return
     for stream in outputs:
         if stream.name == declared.stream:
-            for field in spec.component.required_fields:
+            for field in component.required_fields:
                 if field not in stream.fields:
                     where = f"stream {stream.name!r} of {declared.source!r}"
-                    yield f"it writes the field {field!r}, which {where} does not have{_hint(field, stream.fields)}"
+                    yield f"it needs the field {field!r}, which {where} does not have{_hint(field, stream.fields)}"
 
 
 def _hint(name: Any, known: Sequence[str]) -> str:

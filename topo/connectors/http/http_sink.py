@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from topo.api.async_io import AsyncMode
+from topo.api.bolt import WithRequiredFields
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.operator_bolts import AsyncBolt
@@ -21,7 +22,7 @@ from topo.connectors.clients import check_installed
 from topo.connectors.http.answers import RETRY_ON, RetryRules, is_success, retry_after_s
 from topo.connectors.http.key_locks import KeyLocks
 from topo.connectors.http.requests import ID_HEADER, LONGEST_ID, given_headers, shown_url, without_queries
-from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
+from topo.connectors.record_encoder import Select, Serialize, encoder_of, fields_named, selector_of
 from topo.connectors.secrets import is_secret, masked
 from topo.errors import ConfigError, PeerError, UserError
 
@@ -36,7 +37,7 @@ _SHOWN_ANSWER = 300
 _EXACTLY_ONCE_RETRY_S = 600.0
 
 
-class HttpSink(AsyncBolt):
+class HttpSink(AsyncBolt, WithRequiredFields):
     """Sends each tuple as a request, and acks it when the answer is 2xx. Several requests are under way at a time.
 
         builder.set_bolt("out", HttpSink("https://example.org/orders", id="order", headers={"Authorization": token}))
@@ -111,6 +112,7 @@ class HttpSink(AsyncBolt):
         self._hidden = tuple(part for one in hidden for part in (one, one.rpartition(" ")[2]) if part)
         self._id = None if id is None else selector_of(id, "id")
         self._key = None if key is None else selector_of(key, "key")
+        self.required_fields = fields_named(*self._url_fields, value, id, key)
         self._concurrency = concurrency
         self._retry_on = frozenset(retry_on)
 

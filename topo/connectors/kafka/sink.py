@@ -20,7 +20,7 @@ from topo.connectors.kafka.schemas import RegistryFormat
 from topo.connectors.kafka.settings import checked_config, explained, explaining, servers_of
 from topo.connectors.kafka.targets import Targets
 from topo.connectors.kafka.transactions import Transactions, is_fenced
-from topo.connectors.record_encoder import Select, Serialize
+from topo.connectors.record_encoder import Select, Serialize, fields_named
 from topo.connectors.secrets import masked_settings
 from topo.connectors.server_link import ServerLink
 from topo.connectors.staged_count import StagedCount
@@ -117,6 +117,7 @@ class KafkaSink(TwoPhaseSink):
             value_serializer=value_serializer,
             key_serializer=key_serializer,
         )
+        self.required_fields = fields_named(key, value, headers, partition, None if timestamp == "tuple" else timestamp)
         self._topic = topic if isinstance(topic, str) else None
         if marker_topic is not None:
             check_topic(marker_topic)

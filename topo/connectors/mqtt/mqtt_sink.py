@@ -6,20 +6,21 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from topo.api.bolt import Bolt, Collector
+from topo.api.bolt import Bolt, Collector, WithRequiredFields
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.tuples import Tuple
 from topo.connectors.clients import check_installed
 from topo.connectors.mqtt.settings import broker_address, client_id_of, topic_of
-from topo.connectors.record_encoder import Select, Serialize, encoder_of
+from topo.connectors.name_templates import fields_in
+from topo.connectors.record_encoder import Select, Serialize, encoder_of, fields_named
 from topo.errors import ConfigError, PeerError, TopoEnvironmentError
 
 _MOST_WAITING = 60_000
 """The numbers of packets repeat after 65,535: no two of those that wait may be equal."""
 
 
-class MqttSink(Bolt):
+class MqttSink(Bolt, WithRequiredFields):
     """Publishes each tuple with QoS 1, and acks it when the broker has taken it.
 
         builder.set_bolt("alerts", MqttSink("mqtt://broker", "alerts/{machine}"))
@@ -66,6 +67,7 @@ class MqttSink(Bolt):
         self._address = broker_address(url, tls)
         self._topic = topic_of(topic)
         self._encode = encoder_of(value, value_serializer)
+        self.required_fields = fields_named(*fields_in(topic, "MqttSink: topic="), value)
         self._keepalive_s = duration_ms(keepalive) // 1000
         if not 1 <= self._keepalive_s <= 65_535 or not 1 <= max_waiting <= _MOST_WAITING:
             raise ConfigError(

@@ -11,6 +11,7 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.name_templates import fields_in
 from topo.connectors.nats.connection import NatsConnection, NatsServers, is_unreachable
 from topo.connectors.nats.outgoing import (
     MESSAGE_ID,
@@ -23,7 +24,7 @@ from topo.connectors.nats.outgoing import (
     target_of,
 )
 from topo.connectors.nats.subject_feed import SubjectFeed
-from topo.connectors.record_encoder import Select, Serialize, encoder_of
+from topo.connectors.record_encoder import Select, Serialize, encoder_of, fields_named
 from topo.connectors.server_link import ServerLink
 from topo.connectors.staged_count import StagedCount
 from topo.connectors.staged_rows import StagedRows, staging_of
@@ -86,6 +87,7 @@ class NatsSink(TwoPhaseSink):
         if not isinstance(stream, str) or not stream or set(stream) & set(" .*>\t"):
             raise ConfigError(f"NatsSink: stream={stream!r} must be the name of a stream")
         self._subject, self._encode = subject_of(subject), encoder_of(value, value_serializer)
+        self.required_fields = fields_named(*fields_in(subject, "NatsSink: subject="), value)
         self._only_subject = subject if isinstance(subject, str) and "{" not in subject else ">"
         """That of all messages, where it is one."""
         self._stream = stream

@@ -12,10 +12,10 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.connectors.name_templates import filled
+from topo.connectors.name_templates import fields_in, filled
 from topo.connectors.rabbitmq.address import RabbitAddress, is_unreachable
 from topo.connectors.rabbitmq.publisher import RabbitPublisher, RoutedMessage
-from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
+from topo.connectors.record_encoder import Select, Serialize, encoder_of, fields_named, selector_of
 from topo.connectors.server_link import ServerLink
 from topo.connectors.staged_count import StagedCount
 from topo.connectors.staged_rows import StagedRows, staging_of
@@ -85,6 +85,7 @@ class RabbitSink(TwoPhaseSink):
         self._routing_key = routing_key if callable(routing_key) else filled(routing_key, "RabbitSink: routing_key=", _word)
         self._encode = encoder_of(value, value_serializer)
         self._id = None if id is None else selector_of(id, "id")
+        self.required_fields = fields_named(*fields_in(routing_key, "RabbitSink: routing_key="), value, id)
         self._content_type = {"json": "application/json", "text": "text/plain"}.get(str(value_serializer))
         self._staging, self._storage_options = staging, storage_options
 

@@ -11,7 +11,7 @@ from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.connectors.record_encoder import Serialize, serializer_of
+from topo.connectors.record_encoder import Serialize, fields_named, serializer_of
 from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryEncoder
 from topo.connectors.server_link import ServerLink
@@ -72,6 +72,7 @@ class RedisSink(TwoPhaseSink):
             raise ConfigError(f"RedisSink: ttl={ttl!r} must be at least 1 ms, or None")
         self._fields = None if fields is None else tuple(fields)
         self._encoder = EntryEncoder(fields, serializer_of(value_serializer))
+        self.required_fields = fields_named(*(name for _, name in self._key_parts), *(fields or ()))
         self._server = RedisServer("RedisSink", url, timeout, config or {})
 
     def open(self, context: TaskContext) -> None:

@@ -79,6 +79,7 @@ class RedisStreamSink(TwoPhaseSink):
         if maxlen is not None and maxlen < 1:
             raise ConfigError(f"RedisStreamSink: maxlen={maxlen!r} must be at least 1, or None")
         self._encoder = EntryEncoder(fields, serializer_of(value_serializer))
+        self.required_fields = fields or ()
         self._stream, self._maxlen = stream, maxlen
         self._server = RedisServer("RedisStreamSink", url, timeout, config or {})
 
