@@ -300,7 +300,7 @@ def test_a_sender_that_leaves_in_the_middle_of_its_body_does_no_harm() -> None:
         ({"port": 80, "max_body": 0}, "above zero"),
         ({"port": 80, "most_open": 0}, "at least 1"),
         ({"port": 80, "metadata": ("time",)}, "metadata has 'time'"),
-        ({"port": 80, "fields": "n"}, "tuple of names"),
+        ({"port": 80, "fields": "n"}, "must be texts"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(options: dict[str, Any], message: str) -> None:

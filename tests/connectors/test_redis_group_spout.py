@@ -269,7 +269,7 @@ def test_a_fault_of_the_server_is_reported_once_and_reading_continues(jobs: Jobs
         ({"claim_after": "10ms"}, "at least 1s"),
         ({"wait": "1s"}, "shorter than timeout"),
         ({"timestamp": "at"}, "'record' or None"),
-        ({"fields": "n"}, "tuple of names"),
+        ({"fields": "n"}, "must be texts"),
     ],
 )
 def test_arguments_that_cannot_work_are_refused(jobs: Jobs, options: dict[str, Any], reason: str) -> None:

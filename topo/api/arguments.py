@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
+from topo.config import parse_duration
 from topo.errors import ConfigError
 
 
@@ -13,12 +14,27 @@ def _refused(argument: str, given: object, needed: str) -> ConfigError:
     return ConfigError(f"{argument}={given!r:.60} ({type(given).__name__}) must be {needed}")
 
 
+def is_number(given: Any) -> bool:
+    """Whether a value is a number, and not True or False."""
+    return isinstance(given, Real) and not isinstance(given, bool)
+
+
 def check_count(argument: str, given: Any) -> None:
     """Raise ConfigError for anything but a whole number from 1 upwards."""
-    if isinstance(given, bool) or not isinstance(given, Real) or given % 1 != 0:
+    if not is_number(given) or given % 1 != 0:
         raise _refused(argument, given, "a whole number, such as 1000")
     if given < 1:
         raise ConfigError(f"{argument}={given!r} must be at least 1")
+
+
+def check_interval(argument: str, given: Any) -> None:
+    """Raise ConfigError for anything but a duration above zero."""
+    try:
+        is_interval = parse_duration(given) > 0
+    except ConfigError:
+        is_interval = False
+    if not is_interval:
+        raise _refused(argument, given, "a duration above zero, such as '100ms'")
 
 
 def check_text(argument: str, given: Any, example: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from topo.api.arguments import check_count
+from topo.api.arguments import check_count, check_interval
 from topo.api.bolt import Bolt, Collector, WithRequiredFields
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
@@ -59,12 +59,13 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
         """Keep settings other than the class's own. A subclass without such arguments need not call this.
 
         Raises:
-            ConfigError: max_batch is less than 1.
+            ConfigError: max_batch is no whole number from 1, or flush_interval no duration above zero.
         """
         if max_batch is not None:
             self.max_batch = max_batch
         check_count("max_batch", self.max_batch)
         if flush_interval is not None:
+            check_interval("flush_interval", flush_interval)
             self.flush_interval = flush_interval
             self.component_settings = {**self.component_settings, "tick_interval": flush_interval}
 

@@ -13,8 +13,8 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.config import parse_size
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.file_folders import shown_url
-from topo.connectors.given_paths import check_path
 from topo.connectors.partition_folders import NAME_BYTES, folder_of
 from topo.connectors.row_formats import CsvFormat, JsonFormat, ParquetFormat, RowFormat
 from topo.connectors.staged_files import StagedFiles
@@ -23,8 +23,6 @@ from topo.errors import ConfigError, StagedRowsLostError, UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-FILE_FORMATS = ("json", "csv", "parquet")
 
 
 class FilesSink(TwoPhaseSink):
@@ -46,6 +44,7 @@ class FilesSink(TwoPhaseSink):
     Until then a file is in the folder `.staged`, which readers leave out. All workers of the sink share the folder.
     """
 
+    @checks_arguments
     def __init__(
         self,
         url: str | os.PathLike[str],
@@ -84,15 +83,12 @@ class FilesSink(TwoPhaseSink):
         """
         check_count("roll_rows", roll_rows)
         super().__init__(max_batch=roll_rows, flush_interval=roll_interval)
-        if format not in FILE_FORMATS:
-            raise ConfigError(f"format={format!r} must be one of {', '.join(FILE_FORMATS)}")
         if format == "parquet" and (schema is None or fields is not None):
             raise ConfigError("format='parquet' needs schema=, such as {'user': 'string', 'cents': 'bigint'}, and no fields=")
         if format != "parquet" and schema is not None:
             raise ConfigError(f"format={format!r} has no schema; leave schema= out, or take format='parquet'")
         self._partition_by = _names_of("partition_by", (partition_by,) if isinstance(partition_by, str) else partition_by)
         names = None if fields is None else _names_of("fields", fields)
-        check_path("FilesSink", url)
         self._url, self._options = url, options_of("storage_options", storage_options)
         self._roll_rows, self._roll_size = roll_rows, parse_size(roll_size)
         if self._roll_size < 1:

@@ -17,19 +17,18 @@ from topo.api.partition_values import BadRecord, Partition, PartitionReader, Sou
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.file_ages import FileAges
 from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_remote
 from topo.connectors.file_formats import ReadFile, decompressed, is_compressed, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
-from topo.connectors.given_paths import check_path
 from topo.connectors.line_reader import LineReader
 from topo.connectors.record_decoder import Decode, decoder_of
 from topo.connectors.unread_bytes import UnreadBytes
 from topo.durable import local_path
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 
-FORMATS = ("lines", "json", "csv", "parquet")
 _MOVE = "move:"
 _MOST_OPEN = 16
 """Files that a task reads at the same time."""
@@ -53,6 +52,7 @@ class FilesSpout(PartitionedSpout):
 
     lag_metric = "lag_bytes"
 
+    @checks_arguments
     def __init__(
         self,
         url: str | os.PathLike[str],
@@ -107,22 +107,14 @@ class FilesSpout(PartitionedSpout):
         Raises:
             ConfigError: an argument cannot be used.
         """
-        check_path("FilesSpout", url)
         path = local_path(url)
         if not is_remote(os.fspath(url)) and "*" in path.name and not path.exists():
             fix = f"give the folder, and pattern={path.name!r}"
             raise ConfigError(f"FilesSpout reads a folder, and {os.fspath(url)!r} is a pattern; {fix}")
-        if format not in FORMATS:
-            raise ConfigError(f"format={format!r} must be one of {', '.join(FORMATS)}")
         if format in ("csv", "parquet") and not fields:
             raise ConfigError(f"format={format!r} needs fields=, the columns that become the fields of the tuple")
-        if isinstance(fields, str):
-            raise ConfigError(f"fields={fields!r} names no columns; give a tuple of names")
-        check_text("pattern", pattern, "*.json.gz")
         if "/" in pattern:
             raise ConfigError(f"pattern={pattern!r} is of names, which have no folder; give the folder in the url")
-        if on_bad_record not in ("dead_letter", "fail", "drop"):
-            raise ConfigError(f"on_bad_record={on_bad_record!r} must be 'dead_letter', 'fail' or 'drop'")
         if format == "lines" and fields is not None:
             raise ConfigError("format='lines' has the one field 'line'; leave fields= out, or take format='json' or 'csv'")
         if on_done is not None and on_done != "delete":

@@ -30,7 +30,7 @@ def deserializer_of(given: str | Deserialize, argument: str = "value_deserialize
     """
     if callable(given):
         return given
-    found = DESERIALIZERS.get(given)
+    found = DESERIALIZERS.get(given) if isinstance(given, str) else None
     if found is None:
         names = ", ".join(map(repr, DESERIALIZERS))
         raise ConfigError(f"{argument}={given!r} must be {names} or a function of bytes")

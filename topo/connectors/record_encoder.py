@@ -37,7 +37,7 @@ def serializer_of(given: str | Serialize, argument: str = "value_serializer") ->
     """
     if callable(given):
         return given
-    found = SERIALIZERS.get(given)
+    found = SERIALIZERS.get(given) if isinstance(given, str) else None
     if found is None:
         names = ", ".join(map(repr, SERIALIZERS))
         raise ConfigError(f"{argument}={given!r} must be {names} or a function of the value")

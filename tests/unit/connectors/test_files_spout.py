@@ -345,7 +345,7 @@ def test_files_that_are_too_new_for_the_only_listing_are_reported(tmp_path: Path
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"format": "xml"}, "must be one of lines, json, csv, parquet"),
+        ({"format": "xml"}, "must be 'lines', 'json', 'csv' or 'parquet'"),
         ({"format": "csv"}, "needs fields="),
         ({"fields": ("a",)}, "one field 'line'"),
         ({"pattern": "2026/*.log"}, "names, which have no folder"),
@@ -357,8 +357,8 @@ def test_files_that_are_too_new_for_the_only_listing_are_reported(tmp_path: Path
         ({"on_done": "move:s3://bucket"}, "must be in the same store"),
         ({"encoding": "utf8-8"}, "encoding='utf8-8' is no text encoding that Python knows"),
         ({"encoding": "hex"}, "encoding='hex' is no text encoding"),
-        ({"format": "csv", "fields": "cents"}, "fields='cents' names no columns"),
-        ({"format": "json", "fields": "cents"}, "fields='cents' names no columns"),
+        ({"format": "csv", "fields": "cents"}, r"fields='cents' must be texts, such as \('cents',\)"),
+        ({"format": "json", "fields": "cents"}, r"fields='cents' must be texts, such as \('cents',\)"),
         ({"on_bad_record": "dead"}, "on_bad_record='dead' must be 'dead_letter', 'fail' or 'drop'"),
         ({"rotated": "{name}.old"}, "give follow=True"),
         ({"encoding": "utf-16"}, "whose line ends are not one byte"),

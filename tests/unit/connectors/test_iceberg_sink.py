@@ -214,8 +214,8 @@ def test_a_missing_table_without_a_schema_is_refused(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({"table": "out"}, "table='out' must have a namespace"),
-        ({"table": ("shop", "out")}, "must have a namespace and a name"),
-        ({"catalog": None}, "catalog=None must be the name of a catalog"),
+        ({"table": "shop..out"}, "must have a namespace and a name"),
+        ({"catalog": None}, "IcebergSink: catalog= .a NoneType. must be a text or a dict"),
         ({"schema": {"a.b": "bigint"}}, "does not read columns with a dot"),
         ({"schema": SCHEMA, "partition_by": "x"}, "partition_by has 'x'"),
         ({"partition_by": "n"}, "needs schema="),

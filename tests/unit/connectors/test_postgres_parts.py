@@ -183,7 +183,7 @@ def test_a_pattern_takes_all_but_its_star_as_it_is() -> None:
         ({"start": "first"}, "start='first' must be"),
         ({"table": "a.b.c"}, "table='a.b.c' must be"),
         ({"dsn": "oops"}, "dsn= cannot be read"),
-        ({"dsn": None}, "dsn= cannot be read"),
+        ({"dsn": None}, "dsn=None .NoneType. must be a text"),
     ],
 )
 def test_arguments_of_the_spout_that_cannot_be_used_are_refused(options: dict[str, Any], why: str) -> None:
@@ -195,15 +195,15 @@ def test_arguments_of_the_spout_that_cannot_be_used_are_refused(options: dict[st
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"partitions": 2.5}, "partitions=2.5 must be an integer"),
-        ({"partitions": True}, "partitions=True must be an integer"),
-        ({"batch": 1.5}, "batch=1.5 must be an integer"),
-        ({"poll_interval": "0s"}, "poll_interval='0s' must be at least 1ms"),
+        ({"partitions": 2.5}, "partitions=2.5 .float. must be a whole number"),
+        ({"partitions": True}, "partitions=True .bool. must be a whole number"),
+        ({"batch": 1.5}, "batch=1.5 .float. must be a whole number"),
+        ({"poll_interval": "0s"}, "poll_interval='0s' must be a duration above zero"),
         ({"timestamp": "at", "settle": "0s"}, "settle='0s' must be at least 1ms"),
-        ({"timestamp": "at", "settle": "-5s"}, "settle='-5s' must be at least 1ms"),
+        ({"timestamp": "at", "settle": "-5s"}, "settle='-5s' must be a duration of 0 or more"),
         ({"key": ""}, "key='' must be the name of a column"),
         ({"timestamp": ""}, "timestamp='' must be the name of a column"),
-        ({"on_bad_record": "skip"}, "on_bad_record='skip' must be one of"),
+        ({"on_bad_record": "skip"}, "on_bad_record='skip' must be 'dead_letter', 'fail' or 'drop'"),
     ],
 )
 def test_values_out_of_range_are_refused_at_once(options: dict[str, Any], why: str) -> None:
@@ -215,7 +215,7 @@ def test_values_out_of_range_are_refused_at_once(options: dict[str, Any], why: s
 @pytest.mark.parametrize("options", [{"on_lost": "drop"}, {"on_bad_record": "skip"}])
 def test_choices_of_the_spout_of_changes_are_checked_at_once(options: dict[str, Any]) -> None:
     pytest.importorskip("psycopg")
-    with pytest.raises(ConfigError, match="must be one of"):
+    with pytest.raises(ConfigError, match="must be '"):
         PostgresCdcSpout(**{"dsn": "", "publication": "p", "slot": "s"} | options)
 
 

@@ -42,7 +42,7 @@ def test_a_stream_with_fewer_entries_or_an_earlier_end_was_replaced() -> None:
         ({"streams": "a", "start": "first"}, "'earliest' or 'latest'"),
         ({"streams": "a", "batch": 0}, "at least 1"),
         ({"streams": "a", "wait": "10s"}, "shorter than timeout"),
-        ({"streams": "a", "fields": "item"}, "tuple of names"),
+        ({"streams": "a", "fields": "item"}, "must be texts"),
         ({"streams": "a", "metadata": ("offset",)}, "'offset'"),
         ({"streams": "a", "value_deserializer": "avro"}, "'avro'"),
         ({"streams": "a", "timestamp": "at"}, "'record' or None"),

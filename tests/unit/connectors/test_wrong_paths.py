@@ -16,8 +16,15 @@ def sqlite(path: Any) -> SqliteSink:
     return SqliteSink(path, "t", ("a",))
 
 
-@pytest.mark.parametrize("path", [None, 5, len])
-@pytest.mark.parametrize("made", [TextFileSpout, TailSpout, FilesSpout, FilesSink, JsonLinesSink, sqlite])
+@pytest.mark.parametrize("path", [None, 5, len, ""])
+@pytest.mark.parametrize("made", [FilesSpout, FilesSink])
+def test_what_is_no_path_of_files_is_refused(made: Callable[[Any], object], path: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^Files\w+: url=.* must be a text or a pathlib.Path$"):
+        made(path)
+
+
+@pytest.mark.parametrize("path", [None, 5, len, ""])
+@pytest.mark.parametrize("made", [TextFileSpout, TailSpout, JsonLinesSink, sqlite])
 def test_what_is_no_path_is_refused(made: Callable[[Any], object], path: Any) -> None:
     """It raised a bare TypeError, or none before a worker opened it."""
     with pytest.raises(ConfigError, match=r"^\w+S\w+ was given .* as its path; give a text or a pathlib.Path, such as"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from topo.api.arguments import options_of
 from topo.api.batch_limits import check_batch_age
 from topo.api.context import TaskContext
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.file_folders import shown_url
 from topo.connectors.secrets import masked_settings
@@ -40,6 +41,7 @@ class DeltaSink(TableSink):
     Until then the files are in the folder `.staged` of the table, which readers and VACUUM leave out.
     """
 
+    @checks_arguments
     def __init__(
         self,
         url: str | os.PathLike[str],

@@ -18,6 +18,7 @@ from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.operator_bolts import AsyncBolt
 from topo.api.tuples import Tuple
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.http.answers import RETRY_ON, RetryRules, is_success, retry_after_s
 from topo.connectors.http.key_locks import KeyLocks
@@ -29,7 +30,6 @@ from topo.errors import ConfigError, PeerError, UserError
 if TYPE_CHECKING:
     import aiohttp
 
-METHODS = ("POST", "PUT", "PATCH", "DELETE")
 _WAITING_BY_KEY = 10
 """Rows that wait behind others of their key, for each request that may be under way."""
 _SHOWN_ANSWER = 300
@@ -53,6 +53,7 @@ class HttpSink(AsyncBolt, WithRequiredFields):
     once, and else when its spout has replayed it `attempts` times. Redirections are not followed: they can change the method.
     """
 
+    @checks_arguments
     def __init__(
         self,
         url: str,
@@ -91,9 +92,7 @@ class HttpSink(AsyncBolt, WithRequiredFields):
         check_installed("HttpSink", "http", "aiohttp", "aiohttp")
         if not url.lower().startswith(("http://", "https://")):
             raise ConfigError(f"HttpSink: url={shown_url(url)!r} must begin with http:// or https://")
-        if method not in METHODS:
-            raise ConfigError(f"HttpSink: method={method!r} must be one of {', '.join(METHODS)}")
-        if isinstance(retry_on, str | int) or any(not isinstance(one, int) or not 300 <= one < 600 for one in retry_on):
+        if any(not 300 <= one < 600 for one in retry_on):
             raise ConfigError(f"HttpSink: retry_on={retry_on!r} must be statuses of refusals, such as (429, 503)")
         self._timeout_s = duration_ms(timeout) / 1000
         self._retry_for_s = None if retry_for is None else duration_ms(retry_for) / 1000

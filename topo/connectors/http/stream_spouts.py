@@ -12,6 +12,7 @@ from topo.api.partition_values import Partition, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.http.requests import given_headers, shown_url, without_queries
 from topo.connectors.http.stream_reader import STREAM, PushedReader, StreamClient
@@ -61,6 +62,7 @@ class SseSpout(PartitionedSpout):
     # Losses are reported and counted: nothing can bring the messages back.
     on_lost = "skip"
 
+    @checks_arguments
     def __init__(
         self,
         url: str,
@@ -91,8 +93,6 @@ class SseSpout(PartitionedSpout):
             ConfigError: an argument cannot be used, or aiohttp is missing.
         """
         _check_url("SseSpout", url, ("http://", "https://"))
-        if isinstance(events, str):
-            raise ConfigError(f"SseSpout: events={events!r} must be names, such as ({events!r},)")
         self._silence_s, self._most = duration_ms(silence) / 1000, parse_size(max_event)
         if self._silence_s <= 0 or self._most < 1:
             raise ConfigError(f"SseSpout: silence={silence!r} and max_event={max_event!r} must be above zero")
@@ -136,6 +136,7 @@ class WebSocketSpout(PartitionedSpout):
     # Losses are reported and counted: nothing can bring the messages back.
     on_lost = "skip"
 
+    @checks_arguments
     def __init__(
         self,
         url: str,
@@ -170,8 +171,6 @@ class WebSocketSpout(PartitionedSpout):
             ConfigError: an argument cannot be used, or aiohttp is missing.
         """
         _check_url("WebSocketSpout", url, ("ws://", "wss://"))
-        if on_full not in ("wait", "drop_oldest"):
-            raise ConfigError(f"WebSocketSpout: on_full={on_full!r} must be 'wait' or 'drop_oldest'")
         self._heartbeat_s, self._largest = duration_ms(heartbeat) / 1000, parse_size(max_message)
         if self._heartbeat_s <= 0 or self._largest < 1 or most_waiting < 1:
             given = f"heartbeat={heartbeat!r}, max_message={max_message!r} and most_waiting={most_waiting!r}"

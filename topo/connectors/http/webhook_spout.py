@@ -10,6 +10,7 @@ from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.spout import Spout, SpoutCollector
 from topo.config import parse_size
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.http.requests import check_reach
 from topo.connectors.loop_thread import LoopThread
@@ -43,6 +44,7 @@ class WebhookSpout(Spout):
 
     is_endless = True
 
+    @checks_arguments
     def __init__(
         self,
         port: int,
@@ -86,12 +88,10 @@ class WebhookSpout(Spout):
             ConfigError: an argument cannot be used, or aiohttp is missing.
         """
         check_installed("WebhookSpout", "http", "aiohttp", "aiohttp")
-        if not isinstance(port, int) or not 0 < port < 65536:
+        if not 0 < port < 65536:
             raise ConfigError(f"WebhookSpout: port={port!r} must be one of 1 to 65535, which the senders know")
         if not path.startswith("/") or "{" in path:
             raise ConfigError(f"WebhookSpout: path={path!r} must begin with '/', and is no pattern")
-        if respond != "done":
-            raise ConfigError(f"WebhookSpout: respond={respond!r} must be 'done'")
         if secret is not None and not secret:
             raise ConfigError("WebhookSpout: secret= is empty; leave it out, or give the secret that your sender signs with")
         check_reach(host, secret, allow_unsigned=allow_unsigned)

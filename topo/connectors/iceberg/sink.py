@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from topo.api.batch_limits import check_batch_age
 from topo.api.context import TaskContext
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked_settings
 from topo.connectors.table_sink import TableSink
@@ -34,6 +35,7 @@ class IcebergSink(TableSink):
     nothing. With the other modes a batch is a snapshot, when it has `roll_rows` or `roll_size`, or after `roll_interval`.
     """
 
+    @checks_arguments
     def __init__(
         self,
         catalog: str | Mapping[str, str],
@@ -76,13 +78,11 @@ class IcebergSink(TableSink):
         check_installed("IcebergSink", "iceberg", "pyiceberg and pyarrow", "pyiceberg", "pyarrow")
         from topo.connectors.iceberg.target import declared_columns
 
-        if not isinstance(catalog, str | Mapping):
-            raise ConfigError(f"catalog={catalog!r} must be the name of a catalog, or its properties")
         if not isinstance(catalog, str):
             catalog = dict(catalog)
             if any(not isinstance(value, str) for value in catalog.values()):
                 raise ConfigError("catalog= must have texts as values, as pyiceberg takes them: 'true' and not True")
-        if not isinstance(table, str) or not all(table.split(".")) or "." not in table:
+        if not all(table.split(".")) or "." not in table:
             raise ConfigError(f"table={table!r} must have a namespace and a name, such as 'shop.orders'")
         self._catalog, self._table = catalog, table
         self._by = by

@@ -200,10 +200,11 @@ def _no_time(_tup: Tuple) -> None:
     return None
 
 
-def check_topic(name: str) -> None:
+def check_topic(name: str, argument: str = "topic") -> None:
     """Check the name of a topic. Raises ConfigError."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
-        raise ConfigError(f"topic={name!r} cannot be a topic; a name has A-Z, a-z, 0-9, '.', '_', '-', and at most 249 of them")
+        allowed = "a name has A-Z, a-z, 0-9, '.', '_', '-', and at most 249 of them"
+        raise ConfigError(f"{argument}={name!r} cannot be a topic; {allowed}")
 
 
 def headers_of(given: Any, component: str) -> list[Header]:

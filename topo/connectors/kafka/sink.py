@@ -12,6 +12,7 @@ from topo.api.batch_limits import batch_within_pending, check_batch_age
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.kafka.deliveries import Deliveries
 from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker, check_reopened, has_published
@@ -59,6 +60,7 @@ class KafkaSink(TwoPhaseSink):
     expires but the marker, with the offsets of groups without members (7 days by default).
     """
 
+    @checks_arguments
     def __init__(
         self,
         topic: str | Callable[[Tuple], str],
@@ -120,7 +122,7 @@ class KafkaSink(TwoPhaseSink):
         self.required_fields = fields_named(key, value, headers, partition, None if timestamp == "tuple" else timestamp)
         self._topic = topic if isinstance(topic, str) else None
         if marker_topic is not None:
-            check_topic(marker_topic)
+            check_topic(marker_topic, "marker_topic")
         self._marker_topic = marker_topic or self._topic
         self._staging, self._storage_options = staging, storage_options
 

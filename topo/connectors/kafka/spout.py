@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from topo.api.context import TaskContext
-from topo.api.durations import duration_ms
 from topo.api.partition_values import Partition
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.kafka.cluster import Cluster
 from topo.connectors.kafka.offsets import Place, check_names, checked_place
@@ -64,6 +64,7 @@ class KafkaSpout(PartitionedSpout):
     The spout joins no consumer group: which task reads a partition is arithmetic, and no broker rebalances anything.
     """
 
+    @checks_arguments
     def __init__(
         self,
         topics: str | Sequence[str] | None = None,
@@ -121,7 +122,7 @@ class KafkaSpout(PartitionedSpout):
         self._pattern = pattern
         self._servers = servers_of(bootstrap_servers)
         self._config = checked_config("KafkaSpout", config or {}, _REFUSED)
-        if group_id is not None and (not isinstance(group_id, str) or not group_id):
+        if group_id == "":
             raise ConfigError(f"group_id={group_id!r} must be a name")
         self._group_id = group_id
         self._start = checked_place("start", start, ("earliest", "latest", "committed"))
@@ -132,17 +133,8 @@ class KafkaSpout(PartitionedSpout):
         self._stop = checked_place("stop", stop, ("latest",))
         self._format = RecordFormat(value_deserializer, key_deserializer, fields, metadata, timestamp, on_tombstone)
         self.outputs = self._format.outputs
-        if on_lost not in ("fail", "skip"):
-            raise ConfigError(f"on_lost={on_lost!r} must be 'fail' or 'skip'")
-        if on_bad_record not in ("dead_letter", "fail", "drop"):
-            raise ConfigError(f"on_bad_record={on_bad_record!r} must be 'dead_letter', 'fail' or 'drop'")
-        if not isinstance(batch, int) or isinstance(batch, bool) or batch < 1:
+        if batch < 1:
             raise ConfigError(f"batch={batch!r} must be a number of records, at least 1")
-        for given in (discovery_interval, max_drift):
-            if given is not None:
-                duration_ms(given)
-        if discovery_interval is None:
-            raise ConfigError("discovery_interval=None: a topic has no end; give a duration, or stop= for an input that ends")
         self.discovery_interval = None if stop is not None else discovery_interval
         self.max_drift, self.on_lost, self.on_bad_record, self.batch_size = max_drift, on_lost, on_bad_record, batch
         self._cluster: Cluster | None = None

@@ -10,6 +10,7 @@ from topo.api.bolt import Bolt, Collector, WithRequiredFields
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.tuples import Tuple
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.mqtt.settings import broker_address, client_id_of, topic_of
 from topo.connectors.name_templates import fields_in
@@ -33,6 +34,7 @@ class MqttSink(Bolt, WithRequiredFields):
     A row that the broker refuses fails its tuple. While the broker is away rows wait, up to `max_waiting`.
     """
 
+    @checks_arguments
     def __init__(
         self,
         url: str,

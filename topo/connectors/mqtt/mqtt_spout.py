@@ -13,6 +13,7 @@ from topo.api.durations import duration_ms
 from topo.api.partition_values import Partition, PartitionOutput, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.counted_messages import CountedMessages
 from topo.connectors.mqtt.deliveries import Delivery, SessionMessages, digest_of
@@ -46,6 +47,7 @@ class MqttSpout(PartitionedSpout):
     discovery_interval = None
     is_endless = True
 
+    @checks_arguments
     def __init__(
         self,
         url: str,

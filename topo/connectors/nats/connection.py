@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, TypeVar
 from weakref import finalize
 
@@ -33,7 +34,7 @@ class NatsServers:
         config: more arguments of `nats.connect`, such as `user_credentials`, `token`, `tls`.
     """
 
-    def __init__(self, component: str, servers: str | Sequence[str], timeout: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, component: str, servers: str | Sequence[str], timeout: str | timedelta, config: Mapping[str, Any]) -> None:
         given = [servers] if isinstance(servers, str) else list(servers)
         if not given or not all(isinstance(one, str) and "://" in one for one in given):
             raise ConfigError(f"{component}: servers must be URLs such as 'nats://localhost:4222'")

@@ -11,6 +11,7 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.name_templates import fields_in
 from topo.connectors.nats.connection import NatsConnection, NatsServers, is_unreachable
 from topo.connectors.nats.outgoing import (
@@ -50,6 +51,7 @@ class NatsSink(TwoPhaseSink):
     looks up in the stream which of its rows are there.
     """
 
+    @checks_arguments
     def __init__(
         self,
         servers: str | Sequence[str],
@@ -62,7 +64,7 @@ class NatsSink(TwoPhaseSink):
         storage_options: Mapping[str, Any] | None = None,
         max_batch: int = 500,
         flush_interval: str | timedelta | float = "100ms",
-        timeout: str = "5s",
+        timeout: str | timedelta = "5s",
         config: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep where to publish; nothing is connected yet.

@@ -14,6 +14,7 @@ from topo.api.generator_reader import GeneratorReader, Yielded
 from topo.api.partition_values import BadRecord, Partition, PartitionReader, SourceRows
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.nats.connection import NatsConnection, NatsServers, is_unreachable
 from topo.connectors.nats.durable_consumer import DurableConsumer
 from topo.connectors.nats.durable_reader import DurableReader
@@ -44,6 +45,7 @@ class NatsSpout(PartitionedSpout):
 
     is_endless = True
 
+    @checks_arguments
     def __init__(
         self,
         servers: str | Sequence[str],
@@ -59,7 +61,7 @@ class NatsSpout(PartitionedSpout):
         metadata: Sequence[str] = (),
         timestamp: Literal["record"] | None = "record",
         batch: int = 500,
-        timeout: str = "5s",
+        timeout: str | timedelta = "5s",
         discovery_interval: str | timedelta | None = "10s",
         max_drift: str | timedelta | None = None,
         on_bad_record: Literal["dead_letter", "fail", "drop"] = "dead_letter",
@@ -111,10 +113,6 @@ class NatsSpout(PartitionedSpout):
         self._durable, self._ack_wait_s = durable, duration_ms(ack_wait) / 1000
         if self._ack_wait_s < 1:
             raise ConfigError(f"NatsSpout: ack_wait={ack_wait!r} must be at least 1s")
-        if start not in ("earliest", "latest"):
-            raise ConfigError(f"NatsSpout: start={start!r} must be 'earliest' or 'latest'")
-        if timestamp not in ("record", None):
-            raise ConfigError(f"NatsSpout: timestamp={timestamp!r} must be 'record' or None")
         if batch < 1:
             raise ConfigError(f"NatsSpout: batch={batch!r} must be at least 1")
         self._decode = decoder_of(value_deserializer, fields)

@@ -8,7 +8,8 @@ from typing import Literal
 from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionReader
 from topo.api.partitions import PartitionedSpout
-from topo.connectors.postgres.settings import check_choice, check_dsn
+from topo.connectors.argument_checks import checks_arguments
+from topo.connectors.postgres.settings import check_dsn
 from topo.errors import ConfigError
 
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")
@@ -38,6 +39,7 @@ class PostgresCdcSpout(PartitionedSpout):
     discovery_interval = None
     is_endless = True
 
+    @checks_arguments
     def __init__(
         self,
         dsn: str,
@@ -65,8 +67,6 @@ class PostgresCdcSpout(PartitionedSpout):
             raise ConfigError(f"PostgresCdcSpout: slot={slot!r} must have up to 63 small characters a-z, digits or underscores")
         if not publication:
             raise ConfigError("PostgresCdcSpout: publication= must be a name")
-        check_choice("PostgresCdcSpout", "on_lost", on_lost, ("fail", "skip"))
-        check_choice("PostgresCdcSpout", "on_bad_record", on_bad_record, ("dead_letter", "fail", "drop"))
         self._dsn, self._publication, self._slot = dsn, publication, slot
         self.on_lost = on_lost
         self.on_bad_record = on_bad_record

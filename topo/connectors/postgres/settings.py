@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from topo.connectors.clients import check_installed
@@ -62,18 +61,12 @@ def check_dsn(owner: str, dsn: str) -> None:
 
     try:
         conninfo_to_dict(dsn)
-    except (ProgrammingError, AttributeError):
+    except ProgrammingError:
         # Neither the error nor its cause may show: they quote parts of the string.
         reason = "it must be 'host=... dbname=... user=...' or 'postgresql://user@host/dbname'"
     else:
         return
     raise ConfigError(f"{owner}: dsn= cannot be read; {reason}")
-
-
-def check_choice(owner: str, name: str, value: object, allowed: Sequence[str]) -> None:
-    """Check that an argument is one of some texts. Raises ConfigError: it is not."""
-    if value not in allowed:
-        raise ConfigError(f"{owner}: {name}={value!r} must be one of {', '.join(map(repr, allowed))}")
 
 
 class KeysetSettings(NamedTuple):

@@ -10,6 +10,7 @@ from topo.api.batch_limits import batch_within_pending, check_batch_age
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.postgres.settings import check_dsn, table_name
 from topo.connectors.staged_count import StagedCount
 from topo.connectors.staged_table import StagedTable, TableColumns
@@ -37,6 +38,7 @@ class PostgresSink(TwoPhaseSink):
     that does not fails its tuple. With `exactly_once` the table has no other constraint that a row could break.
     """
 
+    @checks_arguments
     def __init__(
         self,
         dsn: str,

@@ -11,8 +11,9 @@ from topo.api.durations import duration_ms
 from topo.api.partition_values import Partition
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.postgres.keyset_reader import KeysetReader
-from topo.connectors.postgres.settings import KeysetSettings, check_choice, check_dsn, table_name
+from topo.connectors.postgres.settings import KeysetSettings, check_dsn, table_name
 from topo.errors import ConfigError
 
 
@@ -34,6 +35,7 @@ class PostgresSpout(PartitionedSpout):
     Updates and deletions of rows that were read are not seen.
     """
 
+    @checks_arguments
     def __init__(
         self,
         dsn: str,
@@ -74,24 +76,21 @@ class PostgresSpout(PartitionedSpout):
         check_dsn("PostgresSpout", dsn)
         settle_s = None if settle is None else duration_ms(settle) / 1000
         self._settings = KeysetSettings(dsn, table, tuple(columns), key, timestamp, settle_s, partitions)
-        if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
+        if not columns or len(set(columns)) < len(columns):
             raise ConfigError(f"PostgresSpout: columns={columns!r} must be different names, one at least")
         if not self._settings.is_query:
             table_name("PostgresSpout", table)
         for name, value in {"partitions": partitions, "batch": batch}.items():
-            if type(value) is not int or value < 1:
-                raise ConfigError(f"PostgresSpout: {name}={value!r} must be an integer, at least 1")
+            if value < 1:
+                raise ConfigError(f"PostgresSpout: {name}={value!r} must be at least 1")
         for name, column in {"key": key, "timestamp": timestamp}.items():
-            if (column is not None or name == "key") and (not isinstance(column, str) or not column):
+            if column == "":
                 raise ConfigError(f"PostgresSpout: {name}={column!r} must be the name of a column")
         for name, given in {"settle": settle, "poll_interval": poll_interval}.items():
             if given is not None and duration_ms(given) < 1:
                 raise ConfigError(f"PostgresSpout: {name}={given!r} must be at least 1ms")
-        check_choice("PostgresSpout", "on_bad_record", on_bad_record, ("dead_letter", "fail", "drop"))
         if settle_s is not None and timestamp is None:
             raise ConfigError("PostgresSpout: settle= needs timestamp=, a column with the time of the insert")
-        if start is not None and start != "latest" and type(start) is not int:
-            raise ConfigError(f"PostgresSpout: start={start!r} must be None, 'latest' or a key")
         self.outputs = tuple(columns)
         self._start, self._batch = start, batch
         self._poll_interval_s = duration_ms(poll_interval) / 1000

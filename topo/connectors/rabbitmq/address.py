@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from topo.api.durations import duration_ms
@@ -25,7 +26,7 @@ class RabbitAddress:
         ConfigError: an argument cannot be used, or pika is missing.
     """
 
-    def __init__(self, component: str, url: str, timeout: str, heartbeat: str) -> None:
+    def __init__(self, component: str, url: str, timeout: str | timedelta, heartbeat: str | timedelta) -> None:
         check_installed(component, "rabbitmq", "pika", "pika")
         self.component, self.shown, self._url = component, masked(str(url)), str(url)
         self._secrets = secrets_of({"url": self._url})

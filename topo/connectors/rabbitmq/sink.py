@@ -12,6 +12,7 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.name_templates import fields_in, filled
 from topo.connectors.rabbitmq.address import RabbitAddress, is_unreachable
 from topo.connectors.rabbitmq.publisher import RabbitPublisher, RoutedMessage
@@ -40,6 +41,7 @@ class RabbitSink(TwoPhaseSink):
     RabbitMQ recognises no repeats: a reader that wants each row once keeps the ids of messages that it has seen.
     """
 
+    @checks_arguments
     def __init__(
         self,
         url: str,
@@ -53,8 +55,8 @@ class RabbitSink(TwoPhaseSink):
         storage_options: Mapping[str, Any] | None = None,
         max_batch: int = 500,
         flush_interval: str | timedelta | float = "100ms",
-        timeout: str = "5s",
-        heartbeat: str = "60s",
+        timeout: str | timedelta = "5s",
+        heartbeat: str | timedelta = "60s",
     ) -> None:
         """Keep where to publish; nothing is connected yet.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionOutput, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.counted_messages import CountedMessages
 from topo.connectors.loop_thread import LoopThread
 from topo.connectors.rabbitmq.address import RabbitAddress
@@ -40,6 +41,7 @@ class RabbitSpout(PartitionedSpout):
     discovery_interval = None
     is_endless = True
 
+    @checks_arguments
     def __init__(
         self,
         url: str,
@@ -51,8 +53,8 @@ class RabbitSpout(PartitionedSpout):
         prefetch: int = 10_000,
         on_dead: Literal["dead_letter", "reject"] = "dead_letter",
         max_deliveries: int | None = None,
-        timeout: str = "5s",
-        heartbeat: str = "30s",
+        timeout: str | timedelta = "5s",
+        heartbeat: str | timedelta = "30s",
         on_bad_record: Literal["dead_letter", "fail", "drop"] = "dead_letter",
     ) -> None:
         """Keep what to read; nothing is connected yet.
@@ -83,8 +85,6 @@ class RabbitSpout(PartitionedSpout):
             raise ConfigError(f"RabbitSpout: queue={queue!r} must be the name of a queue")
         if not 1 <= prefetch <= 65_535:
             raise ConfigError(f"RabbitSpout: prefetch={prefetch!r} must be from 1 to 65535")
-        if on_dead not in ("dead_letter", "reject"):
-            raise ConfigError(f"RabbitSpout: on_dead={on_dead!r} must be 'dead_letter' or 'reject'")
         if max_deliveries is not None and max_deliveries < 1:
             raise ConfigError(f"RabbitSpout: max_deliveries={max_deliveries!r} must be at least 1, or None")
         self.outputs = record_fields(fields, metadata, METADATA)

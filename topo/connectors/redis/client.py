@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from topo.api.durations import duration_ms
@@ -30,7 +31,7 @@ class RedisServer:
         config: more arguments of `redis.Redis`, such as those of TLS.
     """
 
-    def __init__(self, component: str, url: str, timeout: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, component: str, url: str, timeout: str | timedelta, config: Mapping[str, Any]) -> None:
         check_installed(component, "redis", "the client of Redis", "redis")
         if not isinstance(url, str) or not url.startswith(_SCHEMES):
             raise ConfigError(f"{component}: the url must begin with {', '.join(_SCHEMES)}")

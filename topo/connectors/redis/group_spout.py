@@ -13,6 +13,7 @@ from typing import Any, Literal
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.spout import Spout, SpoutCollector
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.record_decoder import Deserialize, deserializer_of
 from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryDecoder, numbers_of
@@ -43,6 +44,7 @@ class RedisGroupSpout(Spout):
 
     is_endless = True
 
+    @checks_arguments
     def __init__(
         self,
         url: str,
@@ -58,7 +60,7 @@ class RedisGroupSpout(Spout):
         dead_stream: str | None = None,
         batch: int = 1000,
         wait: str | timedelta = "200ms",
-        timeout: str = "5s",
+        timeout: str | timedelta = "5s",
         config: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep what to read; nothing is connected yet.
@@ -79,10 +81,6 @@ class RedisGroupSpout(Spout):
         for name, value in {"stream": stream, "group": group}.items():
             if not isinstance(value, str) or not value:
                 raise ConfigError(f"RedisGroupSpout: {name}={value!r} must be a text")
-        if start not in ("earliest", "latest"):
-            raise ConfigError(f"RedisGroupSpout: start={start!r} must be 'earliest' or 'latest'")
-        if timestamp not in ("record", None):
-            raise ConfigError(f"RedisGroupSpout: timestamp={timestamp!r} must be 'record' or None")
         if batch < 1:
             raise ConfigError(f"RedisGroupSpout: batch={batch!r} must be at least 1")
         if dead_stream == stream:

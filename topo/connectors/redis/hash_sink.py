@@ -11,6 +11,7 @@ from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.record_encoder import Serialize, fields_named, serializer_of
 from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryEncoder
@@ -35,6 +36,7 @@ class RedisSink(TwoPhaseSink):
     replayed, a reader can see an older one of a key.
     """
 
+    @checks_arguments
     def __init__(
         self,
         url: str,
@@ -45,7 +47,7 @@ class RedisSink(TwoPhaseSink):
         ttl: str | timedelta | None = None,
         max_batch: int = 1000,
         flush_interval: str | timedelta | float = "100ms",
-        timeout: str = "5s",
+        timeout: str | timedelta = "5s",
         config: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep where to write; nothing is connected yet.

@@ -12,6 +12,7 @@ import msgpack
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.record_encoder import Serialize, serializer_of
 from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryEncoder
@@ -43,6 +44,7 @@ class RedisStreamSink(TwoPhaseSink):
     them and sets a marker in one step.
     """
 
+    @checks_arguments
     def __init__(
         self,
         url: str,
@@ -53,7 +55,7 @@ class RedisStreamSink(TwoPhaseSink):
         maxlen: int | None = None,
         max_batch: int = 1000,
         flush_interval: str | timedelta | float = "100ms",
-        timeout: str = "5s",
+        timeout: str | timedelta = "5s",
         config: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep where to write; nothing is connected yet.

@@ -11,6 +11,7 @@ from topo.api.durations import duration_ms
 from topo.api.partition_values import Partition, PartitionReader
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.record_decoder import Deserialize, deserializer_of
 from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryDecoder, StreamInfo
@@ -35,6 +36,7 @@ class RedisStreamSpout(PartitionedSpout):
     An entry that was trimmed before it was read is lost, and reported (`on_lost`).
     """
 
+    @checks_arguments
     def __init__(
         self,
         url: str,
@@ -48,7 +50,7 @@ class RedisStreamSpout(PartitionedSpout):
         timestamp: Literal["record"] | None = "record",
         batch: int = 1000,
         wait: str | timedelta = "200ms",
-        timeout: str = "5s",
+        timeout: str | timedelta = "5s",
         discovery_interval: str | timedelta | None = "10s",
         max_drift: str | timedelta | None = None,
         on_bad_record: Literal["dead_letter", "fail", "drop"] = "dead_letter",
@@ -85,10 +87,6 @@ class RedisStreamSpout(PartitionedSpout):
             raise ConfigError("RedisStreamSpout: give either streams or pattern")
         if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
             raise ConfigError(f"RedisStreamSpout: streams={streams!r} must be different keys")
-        if start not in ("earliest", "latest"):
-            raise ConfigError(f"RedisStreamSpout: start={start!r} must be 'earliest' or 'latest'")
-        if timestamp not in ("record", None):
-            raise ConfigError(f"RedisStreamSpout: timestamp={timestamp!r} must be 'record' or None")
         if batch < 1:
             raise ConfigError(f"RedisStreamSpout: batch={batch!r} must be at least 1")
         wait_ms, timeout_ms = duration_ms(wait), duration_ms(timeout)
