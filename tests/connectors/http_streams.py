@@ -22,6 +22,8 @@ class StreamServer:
         received: texts that clients have sent over WebSockets.
         answers_pings: whether further WebSockets do.
         tokens: the Authorization of each request.
+        keys: the X-Api-Key of each request.
+        moved_to: where requests to /moved are redirected.
     """
 
     def __init__(self) -> None:
@@ -29,6 +31,8 @@ class StreamServer:
         self.events: list[tuple[str, str]] = []
         self.asked: list[str | None] = []
         self.tokens: list[str | None] = []
+        self.keys: list[str | None] = []
+        self.moved_to = ""
         self.received: list[str] = []
         self.status = 200
         self.answers_pings = True
@@ -50,6 +54,7 @@ class StreamServer:
             app = web.Application()
             app.router.add_get("/events", self._events)
             app.router.add_get("/socket", self._socket)
+            app.router.add_get("/moved", self._moved)
             self._runner = web.AppRunner(app, shutdown_timeout=0.1)
             await self._runner.setup()
             await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
@@ -111,10 +116,18 @@ class StreamServer:
 
         self._run(leave())
 
+    async def _moved(self, request: web.Request) -> web.StreamResponse:
+        self._note(request)
+        return web.Response(status=307, headers={"Location": self.moved_to})
+
+    def _note(self, request: web.Request) -> None:
+        self.tokens.append(request.headers.get("Authorization"))
+        self.keys.append(request.headers.get("X-Api-Key"))
+
     async def _events(self, request: web.Request) -> web.StreamResponse:
         last = request.headers.get("Last-Event-ID")
         self.asked.append(last)
-        self.tokens.append(request.headers.get("Authorization"))
+        self._note(request)
         if self.status != 200:
             return web.Response(status=self.status, text="no")
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -132,7 +145,7 @@ class StreamServer:
         return answer
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
-        self.tokens.append(request.headers.get("Authorization"))
+        self._note(request)
         if self.status != 200:
             return web.Response(status=self.status)
         socket = web.WebSocketResponse(autoping=self.answers_pings)

@@ -71,6 +71,79 @@ def socket(server: Any, **options: Any) -> Callable[[], PartitionedSpout]:
     return lambda: WebSocketSpout(f"ws://127.0.0.1:{server.port}/socket", **options)
 
 
+# -- redirects ---------------------------------------------------------------------------------------------------------------
+
+
+SECRETS = {"Authorization": "Bearer planted", "X-Api-Key": "planted"}
+MOVED: tuple[Any, ...] = (
+    lambda server, **options: SseSpout(f"http://127.0.0.1:{server.port}/moved", **options),
+    lambda server, **options: WebSocketSpout(f"ws://127.0.0.1:{server.port}/moved", **options),
+)
+KINDS = pytest.mark.parametrize(("make", "path"), list(zip(MOVED, ("/events", "/socket"), strict=True)))
+
+
+@pytest.fixture
+def other() -> Iterator[Any]:
+    need(("aiohttp",))
+    from tests.connectors.http_streams import StreamServer
+
+    made = StreamServer()
+    yield made
+    made.close()
+
+
+@KINDS
+def test_no_header_goes_to_another_origin(server: Any, other: Any, reading: Any, make: Any, path: str) -> None:
+    server.moved_to = f"http://127.0.0.1:{other.port}{path}?token=planted"
+    task = reading(lambda: make(server, headers=SECRETS))
+    task.until(lambda: task.errors)
+    (error,) = task.errors
+    assert f"redirects to http://127.0.0.1:{other.port}{path}, another origin, which would be sent the headers" in error
+    assert "planted" not in error
+    assert server.keys == ["planted"] and other.keys == []
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [("ws://127.0.0.1:{}/moved", {"subscribe": "a token"}), ("ws://me:planted@127.0.0.1:{}/moved", {})],
+)
+def test_no_text_or_password_goes_to_another_origin(server: Any, other: Any, reading: Any, url: str, options: Any) -> None:
+    server.moved_to = f"http://127.0.0.1:{other.port}/socket"
+    task = reading(lambda: WebSocketSpout(url.format(server.port), **options))
+    task.until(lambda: task.errors)
+    assert "another origin, which would be sent" in task.errors[0] and "planted" not in task.errors[0]
+    assert server.tokens and other.tokens == other.received == []
+
+
+@KINDS
+@pytest.mark.parametrize("location", ["{path}", "http://127.0.0.1:{port}{path}"])
+def test_a_redirect_within_the_origin_is_followed(server: Any, reading: Any, make: Any, path: str, location: str) -> None:
+    server.moved_to = location.format(path=path, port=server.port)
+    server.append(("a", "1"))
+    task = reading(lambda: make(server, headers=SECRETS))
+    task.until(lambda: server.open)
+    assert server.keys == ["planted", "planted"] and task.errors == []
+
+
+@KINDS
+@pytest.mark.parametrize("location", ["http://[broken/", "mailto:somebody@example.org"])
+def test_a_redirect_to_no_place_is_reported(server: Any, reading: Any, make: Any, path: str, location: str) -> None:
+    server.moved_to = location
+    task = reading(lambda: make(server, headers=SECRETS))
+    task.until(lambda: task.errors)
+    assert "it connects again" in task.errors[0]
+
+
+@KINDS
+def test_a_redirect_to_another_origin_is_followed_where_nothing_is_secret(
+    server: Any, other: Any, reading: Any, make: Any, path: str
+) -> None:
+    server.moved_to = f"http://127.0.0.1:{other.port}{path}"
+    task = reading(lambda: make(server))
+    task.until(lambda: other.open)
+    assert task.errors == []
+
+
 # -- server-sent events ------------------------------------------------------------------------------------------------------
 
 

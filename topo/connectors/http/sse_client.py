@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
+from topo.connectors.http.redirects import guarded
 from topo.connectors.http.sse_events import EventParser, ServerEvent
 from topo.connectors.http.stream_reader import StreamLink, StreamMessage, keep_connected
 from topo.errors import PeerError
@@ -31,7 +32,7 @@ class SseClient:
         # A run that follows an error continues behind the last event that was handed over.
         self._last_id = self._last_id or last_id
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._silence_s, sock_read=self._silence_s)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        async with aiohttp.ClientSession(timeout=timeout, trace_configs=guarded(self._url, self._headers)) as session:
 
             async def connect() -> bool:
                 return await self._read(session, link)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import aiohttp
 
+from topo.connectors.http.redirects import guarded
 from topo.connectors.http.stream_reader import StreamLink, StreamMessage, keep_connected
 from topo.errors import PeerError
 
@@ -55,7 +56,8 @@ class WebSocketClient:
         self._has_come = asyncio.Event()
         mover = asyncio.create_task(self._move(link))
         try:
-            async with aiohttp.ClientSession(ws_response_class=_PatientSocket) as session:
+            traces = guarded(self._url, self._headers, self._subscribe)
+            async with aiohttp.ClientSession(ws_response_class=_PatientSocket, trace_configs=traces) as session:
 
                 async def connect() -> bool:
                     return await self._read(session, link)
