@@ -200,7 +200,8 @@ class TopologyBuilder:
         spec = ComponentSpec(component_id, kind, component, parallelism, *given, watermarks=watermarks)
         self._declared.append((spec, declarer))
         place = self._note_place(repr(component_id), sys._getframe(2))
-        if place is not None and "declared_at" in vars(type(component)):
+        cls = type(component)
+        if place is not None and ("declared_at" in vars(cls) or is_engine_frame(cls.__module__)):
             vars(component)["declared_at"] = place
         return declarer
 

@@ -128,6 +128,23 @@ def test_no_tuple_is_at_fault_where_no_broker_answers_for_its_topic(
         broker.start_again()
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"bootstrap.servers": "127.0.0.1:1"}, "Connection refused"),
+        ({"bootstrap.servers": "no.such.host.invalid:9092"}, "Failed to resolve 'no.such.host.invalid:9092'"),
+        ({"security.protocol": "SSL"}, "connecting to a PLAINTEXT broker"),
+    ],
+)
+def test_the_reason_why_no_broker_answers_is_named(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], reason: str
+) -> None:
+    monkeypatch.setattr(targets, "ANSWER_S", 1.0)
+    found = targets.Targets({"bootstrap.servers": broker.address, "log_level": 2, **given}, lambda: None)
+    with pytest.raises(SinkBlockedError, match=rf"no broker of bootstrap_servers=.* answers; start it, or correct .*{reason}"):
+        found.limits("orders")
+
+
 def test_a_broker_that_does_not_answer_for_the_limits_of_a_topic_leaves_them_open(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -281,7 +281,7 @@ def test_what_cannot_heal_is_raised_with_what_to_do(broker: Broker, topic: str, 
 
 def test_a_broker_that_does_not_answer_is_named() -> None:
     config = {"socket.timeout.ms": 500}
-    with pytest.raises(TopoError, match=r"no broker of bootstrap_servers='127.0.0.1:1' answers; start it, or correct"):
+    with pytest.raises(TopoError, match=r"no broker .*='127.0.0.1:1' answers; start it, or correct .*Connection refused"):
         PartitionHarness(lambda: PatientSpout("orders", bootstrap_servers="127.0.0.1:1", config=config))
 
 

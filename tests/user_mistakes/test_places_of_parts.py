@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from topo import IterableSpout, PrintBolt, TopologyBuilder, WindowBolt, aggregates, windows
+from topo import FilesSink, IterableSpout, PrintBolt, TopologyBuilder, WindowBolt, aggregates, windows
 from topo.api.topology import Topology
 from topo.testing import TopologyTest
 
@@ -39,6 +41,23 @@ def test_a_sum_of_text_has_the_line_of_its_window(aggregate: Any) -> None:
 def test_a_spout_of_items_knows_its_line() -> None:
     spout: Any = topology(aggregate=aggregates.Count()).component("sales").component
     assert spout.declared_at == (__file__, line(topology, "set_spout"))
+
+
+def written_to(folder: Path) -> Topology:
+    builder = TopologyBuilder("sums").config(attempts=1)
+    builder.set_spout("sales", IterableSpout([("a", "1")], fields=("shop", "cents")))
+    builder.set_bolt("store", FilesSink(folder / "out", partition_by="cents", fields=("shop",))).shuffle_grouping("sales")
+    return builder.build()
+
+
+def test_an_error_of_a_ready_made_sink_has_the_line_that_adds_it(tmp_path: Path) -> None:
+    """The place was none, or one in the standard library."""
+    (tmp_path / "out").write_text("no folder")
+    test = TopologyTest(lambda: written_to(tmp_path))
+    with suppress(Exception):
+        test.run()
+    found = {(error.file, error.line) for error in test.errors() if error.kind != "WorkerLost"}
+    assert found == {(__file__, line(written_to, 'set_bolt("store"'))}
 
 
 def broken(first: Any, second: Any) -> Any:

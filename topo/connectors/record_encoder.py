@@ -15,14 +15,15 @@ Select = Callable[[Tuple], Any]
 
 def _bytes(value: Any) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeError(f"a {type(value).__name__} where bytes are expected")
+        raise TypeError(f"'bytes' takes bytes, no {type(value).__name__}; take 'text' or 'json'")
     return bytes(value)
 
 
 def _text(value: Any) -> bytes:
     # Numbers are usual as keys; a list or a dict would be written in Python's notation.
     if not isinstance(value, str | int | float):
-        raise TypeError(f"a {type(value).__name__} where a text or a number is expected")
+        other = "bytes" if isinstance(value, bytes | bytearray | memoryview) else "json"
+        raise TypeError(f"'text' takes a text or a number, no {type(value).__name__}; take '{other}'")
     return str(value).encode()
 
 

@@ -92,11 +92,17 @@ def _again(component_id: str, copy: Any) -> Any:
 
 
 def watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBolt | SpoutWatch:
-    """Put a component under observation.
+    """Put a component under observation. Its errors have the line that adds it, as without.
 
     Raises:
         UserError: it cannot run on a manual clock.
     """
+    under_watch = _watched(component, watch)
+    vars(under_watch)["declared_at"] = getattr(component, "declared_at", None)
+    return under_watch
+
+
+def _watched(component: Component, watch: Watch) -> WatchedBolt | WatchedBasicBolt | SpoutWatch:
     if isinstance(component, BlockingSpout):
         raise UserError(
             f"spout {watch.component!r} runs in a separate thread, which a manual clock cannot hold; "

@@ -99,6 +99,9 @@ def test_a_tuple_that_makes_no_record_is_refused_with_the_reason(tup: TrackedTup
     [
         ({"topic": "a topic"}, "topic='a topic' cannot be a topic"),
         ({"topic": ".."}, "cannot be a topic"),
+        ({"topic": "totals-{shop}"}, r"at most 249 of them; give a function for a topic of each tuple, as lambda tup: "),
+        ({"value_serializer": "avro"}, "value_serializer='avro' needs a registry; give Avro"),
+        ({"key_serializer": "protobuf"}, "key_serializer='protobuf' needs a registry; give Protobuf"),
         ({"topic": 3}, "must be a name or a function"),
         ({"value_serializer": "xml"}, "value_serializer='xml' must be"),
         ({"key_serializer": "xml"}, "key_serializer='xml' must be"),
@@ -120,9 +123,10 @@ LIMITS = TopicLimits(partitions=3, most_bytes=2000, is_compacted=True)
         (LIMITS, b"k", 2, 2000, 2000, ""),
         (LIMITS, b"k", 2, 2001, 2000, "which takes 2000: raise its max.message.bytes"),
         (LIMITS, b"k", 2, 1501, 1500, "which takes 1500: raise message.max.bytes of config="),
+        (LIMITS, b"k", 2, 2001, 1500, "which takes 1500: raise its max.message.bytes and message.max.bytes of config="),
         (LIMITS, b"k", 2, 100, 3000, "set config={'message.max.bytes': 2000} or less"),
         (LIMITS, b"k", 3, 100, 2000, "has no partition 3; it has 3, from 0"),
-        (LIMITS, None, 2, 100, 2000, "is compacted and takes no record without a key"),
+        (LIMITS, None, 2, 100, 2000, "is compacted and takes no record without a key; name one by key=, not None"),
     ],
 )
 def test_a_record_that_its_topic_does_not_take_is_found_before_it_is_sent(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from topo import KafkaSpout
-from topo.connectors.kafka.settings import checked_config, explained, servers_of
+from topo.connectors.kafka.settings import cause_of, checked_config, explained, servers_of
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 
 SETTINGS = {"bootstrap.servers": "b:9092", "sasl.username": "ann", "sasl.password": "planted"}
@@ -29,6 +29,31 @@ def test_brokers_are_one_text_or_several() -> None:
     for wrong in ("", (), (" ",), (1,), None):
         with pytest.raises(ConfigError, match="bootstrap_servers="):
             servers_of(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["http://b:9092", "b:1,kafka://me:planted@b:2", ["b:1", "http://b"]])
+def test_a_url_is_no_address(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="must have addresses, such as 'localhost:9092', and no URL") as caught:
+        servers_of(wrong)
+    assert "planted" not in str(caught.value)
+    assert servers_of("SASL_SSL://b:9092, b:9093") == "SASL_SSL://b:9092, b:9093"
+
+
+@pytest.mark.parametrize(
+    ("reported", "reason"),
+    [
+        (("_RESOLVE", "_ALL_BROKERS_DOWN"), "in the words of _RESOLVE"),
+        (("_TRANSPORT", "_ALL_BROKERS_DOWN"), "in the words of _TRANSPORT"),
+        (("_TRANSPORT", "_AUTHENTICATION", "_TRANSPORT"), "in the words of _AUTHENTICATION"),
+        (("_ALL_BROKERS_DOWN",), "in the words of _TIMED_OUT"),
+        ((), "in the words of _TIMED_OUT"),
+    ],
+)
+def test_a_request_without_an_answer_has_the_reason_that_the_client_reported(reported: tuple[str, ...], reason: str) -> None:
+    def error(name: str) -> Any:
+        return SimpleNamespace(name=lambda: name, str=lambda: f"in the words of {name}")
+
+    assert cause_of(error("_TIMED_OUT"), [error(name) for name in reported]).str() == reason
 
 
 def test_a_setting_that_breaks_a_promise_is_refused_by_name_and_reason() -> None:
@@ -81,6 +106,8 @@ def test_an_error_names_the_fix_and_no_secret(name: str, kind: type[Exception], 
         ({"on_bad_record": "skip"}, "on_bad_record='skip'"),
         ({"batch": 0}, "batch=0"),
         ({"discovery_interval": None}, "discovery_interval=None"),
+        ({"value_deserializer": "avro"}, "value_deserializer='avro' needs a registry; give Avro"),
+        ({"key_deserializer": "protobuf"}, "key_deserializer='protobuf' needs a registry; give Protobuf"),
         ({"config": {"enable.auto.commit": True}}, "topo commits the offsets"),
         ({"config": {"group.id": "g"}}, "group_id="),
         ({"config": {"auto.offset.reset": "latest"}}, "start= names where reading begins"),

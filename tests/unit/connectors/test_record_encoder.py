@@ -38,8 +38,12 @@ def test_without_a_part_all_fields_are_an_object() -> None:
     ("part", "serializer", "message"),
     [
         ("city", "text", "a tuple from 'source' has no field 'city', which value= names; it has 'user', 'cents', 'raw'"),
-        ("raw", "text", "value of a tuple from 'source' cannot be encoded: a bytes where a text or a number is expected"),
-        ("user", "bytes", "a str where bytes are expected"),
+        (
+            "raw",
+            "text",
+            "value of a tuple from 'source' .*: 'text' takes a text or a number, no bytes; take 'bytes'",
+        ),
+        ("user", "bytes", "'bytes' takes bytes, no str; take 'text' or 'json'"),
         (None, "json", "field 'raw' of a tuple from 'source'|cannot be encoded"),
         ("user", lambda value: value, "value_serializer has returned a str; it must return bytes"),
         (lambda tup: tup["cents"] / 0, "text", "value of a tuple from 'source' cannot be encoded: division by zero"),

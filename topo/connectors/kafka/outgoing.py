@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from topo.api.tuples import Tuple
-from topo.connectors.kafka.schemas import RegistryEncoder, RegistryFormat
+from topo.connectors.kafka.schemas import RegistryEncoder, RegistryFormat, check_named
 from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
 from topo.errors import ConfigError, UserError
 
@@ -57,7 +57,8 @@ class TopicLimits(NamedTuple):
         """
         topic, _, key, partition, timestamp, _ = record
         if size > min(self.most_bytes, batch_bytes):
-            setting = "its max.message.bytes" if self.most_bytes <= batch_bytes else "message.max.bytes of config="
+            settings = {"its max.message.bytes": self.most_bytes, "message.max.bytes of config=": batch_bytes}
+            setting = " and ".join(name for name, most in settings.items() if size > most)
             raise UserError(
                 f"a record of {size} bytes is too large for topic {topic!r}, which takes {min(self.most_bytes, batch_bytes)}: "
                 f"raise {setting}, or emit less"
@@ -70,7 +71,7 @@ class TopicLimits(NamedTuple):
         if partition >= self.partitions:
             raise UserError(f"topic {topic!r} has no partition {partition}; it has {self.partitions}, from 0")
         if self.is_compacted and key is None:
-            raise UserError(f"topic {topic!r} is compacted and takes no record without a key; name one by key=")
+            raise UserError(f"topic {topic!r} is compacted and takes no record without a key; name one by key=, not None")
         if timestamp:
             self._check_time(topic, timestamp - now_ms)
 
@@ -138,6 +139,7 @@ class RecordMaker:
 
     def _serializer(self, given: str | Serialize | RegistryFormat, part: str) -> str | Serialize:
         if not isinstance(given, RegistryFormat):
+            check_named(given, f"{part}_serializer")
             return given
         self.encoders.append(encoder := given.encoder(self._topic or None, part))
         return encoder
@@ -204,7 +206,8 @@ def check_topic(name: str, argument: str = "topic") -> None:
     """Check the name of a topic. Raises ConfigError."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         allowed = "a name has A-Z, a-z, 0-9, '.', '_', '-', and at most 249 of them"
-        raise ConfigError(f"{argument}={name!r} cannot be a topic; {allowed}")
+        other = "; give a function for a topic of each tuple, as lambda tup: 'totals-' + tup['shop']" if "{" in name else ""
+        raise ConfigError(f"{argument}={name!r} cannot be a topic; {allowed}{other}")
 
 
 def headers_of(given: Any, component: str) -> list[Header]:

@@ -82,8 +82,8 @@ class RecordFormat:
         self.outputs = record_fields(fields, metadata, METADATA)
         if on_tombstone not in ("emit", "drop"):
             raise ConfigError(f"on_tombstone={on_tombstone!r} must be 'emit' or 'drop'")
-        value_deserializer = deserializer_of_format(value_deserializer)
-        key_deserializer = deserializer_of_format(key_deserializer)
+        value_deserializer = deserializer_of_format(value_deserializer, "value_deserializer")
+        key_deserializer = deserializer_of_format(key_deserializer, "key_deserializer")
         self._decoders = [one for one in (value_deserializer, key_deserializer) if isinstance(one, RegistryDecoder)]
         self._decode = decoder_of(value_deserializer, fields)
         # The values are the rows: nothing is to be called for each.

@@ -283,9 +283,19 @@ class RegistryEncoder:
         return self._encode(value)
 
 
-def deserializer_of_format(given: str | Deserialize | RegistryFormat) -> str | Deserialize:
-    """Return a deserializer as a name or a function of bytes."""
-    return given.decoder() if isinstance(given, RegistryFormat) else given
+def deserializer_of_format(given: str | Deserialize | RegistryFormat, argument: str) -> str | Deserialize:
+    """Return a deserializer as a name or a function of bytes. Raises ConfigError for the name of a format of registries."""
+    if isinstance(given, RegistryFormat):
+        return given.decoder()
+    check_named(given, argument)
+    return given
+
+
+def check_named(given: object, argument: str) -> None:
+    """Raise ConfigError for the name of a format that needs a registry."""
+    if isinstance(given, str) and given.lower() in ("avro", "protobuf"):
+        fix = f"give {given.capitalize()}('http://localhost:8081', ...) of topo.connectors.kafka"
+        raise ConfigError(f"{argument}={given!r} needs a registry; {fix}")
 
 
 def schema_id_of(record: bytes) -> int:

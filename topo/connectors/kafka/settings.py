@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from topo.connectors.secrets import secrets_of, without
+from topo.connectors.secrets import masked, secrets_of, without
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, TopoError
 
 REFUSED = {
@@ -21,6 +21,8 @@ REFUSED = {
 
 _NUMBERS = ("socket.timeout.ms", "message.max.bytes")
 """Settings that topo reads as well."""
+_PROTOCOLS = {"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}
+"""May stand in front of an address."""
 _UNREACHABLE = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT"}
 _LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
@@ -43,7 +45,11 @@ def servers_of(bootstrap_servers: str | Sequence[str]) -> str:
     given = [bootstrap_servers] if isinstance(bootstrap_servers, str) else list(bootstrap_servers or ())
     if any(not isinstance(one, str) for one in given) or not "".join(given).strip(" ,"):
         raise ConfigError(f"bootstrap_servers={bootstrap_servers!r} must name a broker, such as 'localhost:9092'")
-    return ",".join(given)
+    addresses = ",".join(given)
+    if any("://" in one and one.strip().partition("://")[0].lower() not in _PROTOCOLS for one in addresses.split(",")):
+        shown = masked(repr(bootstrap_servers))
+        raise ConfigError(f"bootstrap_servers={shown} must have addresses, such as 'localhost:9092', and no URL")
+    return addresses
 
 
 def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, Any]:
@@ -81,7 +87,7 @@ def explained(
     """
     name, text, servers = error.name(), error.str(), settings.get("bootstrap.servers")
     if name in _UNREACHABLE:
-        fix = f"no broker of bootstrap_servers={servers!r} answers; start it, or correct the address"
+        fix = f"no broker of bootstrap_servers={servers!r} answers; start it, or correct the address or security.protocol"
     elif name in _LOGIN:
         fix = f"the broker at {servers!r} refuses the login; correct security.protocol and the sasl. settings of config="
     elif name in _MISSING:
@@ -102,6 +108,12 @@ def refused_login(reported: Iterable[Any]) -> Any | None:
     return next((error for error in reported if error.name() in ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL")), None)
 
 
+def cause_of(error: Any, reported: Sequence[Any]) -> Any:
+    """Return the reason why a request was not answered: of the errors that the client has reported, or else its own."""
+    reasons = (one for one in reversed(reported) if one.name() in ("_RESOLVE", "_TRANSPORT"))
+    return refused_login(reported) or next(reasons, error)
+
+
 def is_unanswered(error: BaseException) -> bool:
     """Whether an error of the client means that no broker has answered a request."""
     from confluent_kafka import KafkaException
@@ -111,14 +123,14 @@ def is_unanswered(error: BaseException) -> bool:
 
 @contextmanager
 def explaining(
-    what: str, settings: Mapping[str, Any], reported: Iterable[Any] = (), away: type[TopoEnvironmentError] = TopoEnvironmentError
+    what: str, settings: Mapping[str, Any], reported: Sequence[Any] = (), away: type[TopoEnvironmentError] = TopoEnvironmentError
 ) -> Iterator[None]:
     """Have an error of the client leave the block as one of topo's, with the fix and without secrets.
 
     Args:
         what: was tried.
         settings: of the client.
-        reported: errors that the client has reported by callback: a login that failed explains a request without an answer.
+        reported: errors that the client has reported by callback: they explain a request without an answer.
         away: see `explained`.
     """
     from confluent_kafka import KafkaException
@@ -128,5 +140,5 @@ def explaining(
     except KafkaException as error:
         cause = error.args[0]
         if is_unanswered(error):
-            cause = refused_login(reported) or cause
+            cause = cause_of(cause, reported)
         raise explained(cause, what, settings, away) from None
