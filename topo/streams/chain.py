@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any, get_origin
 from uuid import UUID
@@ -28,7 +29,7 @@ import msgspec
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import UserError
-from topo.streams.functions import list_problem
+from topo.streams.functions import FirstCall, list_problem
 from topo.streams.graph import MAIN, REST, Node, Site, maker_of
 from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
@@ -41,6 +42,8 @@ _KEYS = frozenset({str, int, bytes, bool, type(None)})
 _OTHER_KEYS = (float, datetime, date, time, timedelta, Decimal, UUID)
 _LISTS = frozenset({tuple, set, frozenset, range, map, filter, GeneratorType})
 """Types of what `flat_map` takes as it is, beside lists."""
+_LOOKED_AT = {kind: kind for kind in ("map", "map_keyed", "filter", "branch", "tap")} | {"call": "to"}
+"""Operators, by the names of their methods, that could take a coroutine for a result."""
 _INDENT = "    "
 
 
@@ -314,6 +317,8 @@ class _Writer:
             self._parse(step, depth, r, k, t)
             return
         f = self._named("f", step.function) if step.function is not None else ""
+        if kind in _LOOKED_AT:
+            self._space[f] = FirstCall(step.function, _LOOKED_AT[kind], partial(self._space.__setitem__, f))
         result = inlined(step.function, r) or f"{f}({r})"
         if kind in ("map", "map_keyed", "entries"):
             self.put(depth, step, f"{(new := self._fresh('r'))} = {result if kind == 'map' else f'{f}({k}, {r})'}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
+from topo.errors import UserError
 from topo.streams.captured import own_function
 from topo.streams.records import changes
 from topo.streams.type_facts import named
@@ -122,3 +123,27 @@ def signature_problem(function: Any, method: str, arguments: int, what: str) -> 
         given = f"with {arguments} ({what})" if arguments else "without arguments"
         return f"{method} calls its function {given}, but it takes {signature}"
     return None
+
+
+class FirstCall:
+    """Stands for a function until it has returned once, and refuses a result that nothing would run.
+
+    A lambda that calls an async function does not show it before. Later calls cost nothing.
+    """
+
+    def __init__(self, function: Callable[..., Any], method: str, done: Callable[[Any], None]) -> None:
+        """Keep the function; `done` is called with it to put it in the place of this object."""
+        self._function, self._method, self._done = function, method, done
+
+    def __call__(self, *given: Any) -> Any:
+        returned = self._function(*given)
+        problem = None
+        if inspect.iscoroutine(returned):
+            returned.close()
+            problem = "a coroutine, which nothing awaits; give an async function to async_map, also ahead of a filter or a sink"
+        elif inspect.isgenerator(returned) and not self._method.startswith("map"):
+            problem = "a generator, which nothing runs; give it to flat_map"
+        if problem is not None:
+            raise UserError(f"the function of {self._method} returned {problem}")
+        self._done(self._function)
+        return returned
