@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from topo.api.topology import Topology, TopologySource
@@ -100,7 +100,11 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
         with _blaming_user(file, "importing"), _no_arguments(file):
             loader.exec_module(module)
         value = _attribute(module, parsed, file)
+    gave, hint = f"{reference} gave", ""
     if callable(value):
+        if isinstance(value, FunctionType):
+            gave = f"{parsed.attribute}() at {file.name}:{value.__code__.co_firstlineno} gave"
+            hint = "end it with `return flow` (the StreamBuilder), or `return builder.build()`"
         arguments = bind_parameters(value, given, f"{parsed.attribute}() of {file.name}")
         with _blaming_user(file, "building the topology of"), _no_arguments(file):
             value = value(**arguments)
@@ -109,7 +113,7 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
     if isinstance(value, TopologySource):
         with _blaming_user(file, "building the topology of"):
             value = value.build_for_workers()
-    return LoadedTopology(checked(value, f"{reference} gave"), hash_of_code(file), _imported_since(known))
+    return LoadedTopology(checked(value, gave, hint), hash_of_code(file), _imported_since(known))
 
 
 @contextmanager
@@ -292,18 +296,21 @@ def _attribute(module: ModuleType, reference: TopologyReference, file: Path) -> 
         raise NotFoundError(f"{where} has no {name!r}{fix}.", near) from None
 
 
-def checked(value: object, gave: str) -> Topology:
+def checked(value: object, gave: str, hint: str = "") -> Topology:
     """Return a value that has to be a topology.
 
     Args:
         gave: the beginning of the error: where the value is from.
+        hint: the fix.
 
     Raises:
         UserError: it is none; names the fix.
     """
     if isinstance(value, Topology):
         return value
-    hint = "call its build()" if isinstance(value, TopologyBuilder) else "make it a Topology, or a function that returns one"
+    hint = (
+        "call its build()" if isinstance(value, TopologyBuilder) else hint or "make it a Topology, or a function that returns one"
+    )
     raise UserError(f"{gave} a {type(value).__name__}, not a Topology: {hint}")
 
 

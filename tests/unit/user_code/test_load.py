@@ -332,6 +332,16 @@ def test_a_result_that_is_no_topology_is_refused(state: Path) -> None:
             load_topology(copied(f"words.py:{attribute}", state).reference)
 
 
+def test_a_function_that_returns_nothing_is_named_with_its_line_and_the_fix(state: Path) -> None:
+    write("flow.py", source="from topo.streams import *\n\ndef topology():\n    flow = StreamBuilder('x')\n")
+    with pytest.raises(UserError) as raised:
+        load_topology(copied("flow.py", state).reference)
+    assert str(raised.value) == (
+        "topology() at flow.py:3 gave a NoneType, not a Topology: end it with `return flow` (the StreamBuilder), or "
+        "`return builder.build()`"
+    )
+
+
 def notebook_topology() -> Topology:
     builder = TopologyBuilder("notebook")
     builder.set_spout("numbers", IterableSpout([1, 2]))
