@@ -395,7 +395,9 @@ def _check_convertible(kind: Any) -> None:
     try:
         msgspec.json.Decoder(kind)
     except Exception as error:
-        why = "it is a part of itself; declare Any for it" if isinstance(error, RecursionError) else error
+        why = "it is a part of itself; declare Any for it" if isinstance(error, RecursionError) else str(error)
+        if "union" in why and ("dataclass" in why or "Struct" in why):
+            why += "; make each a msgspec.Struct with a tag, as in class Paid(msgspec.Struct, tag=True)"
         raise UserError(f"values of {kind} cannot be made again on arrival: {why}") from error
 
 
@@ -412,26 +414,33 @@ def check_unknown(place: str, *, of_state: bool = False, merged: bool = False) -
     """
     admitted: set[type] = {*SCALARS, dict, set, frozenset}
 
-    def check(record: Any) -> Any:
-        cls = type(record)
+    def check(part: Any, within: Any = None) -> Any:
+        record, cls = part if within is None else within, type(part)
         if cls is tuple or (of_state and cls in (set, frozenset)):
-            for part in record:
-                check(part)
+            for one in part:
+                check(one, record)
         elif of_state and cls is dict:
-            for key, value in record.items():
-                check(key)
-                check(value)
+            for key, value in part.items():
+                check(key, record)
+                check(value, record)
         elif cls not in admitted:
+            gives = f"{place} {'keeps' if of_state else 'gives'} a {'tuple with a ' * (type(record) is tuple)}{cls.__name__}"
             if issubclass(cls, CHANGED) and cls not in CHANGED and not has_fields(cls) and not issubclass(cls, Enum):
-                raise UserError(f"{place} {'keeps' if of_state else 'gives'} a {cls.__name__}, and {loss_of(cls)}")
+                raise UserError(f"{gives}, and {loss_of(cls)}")
             if has_fields(cls) or issubclass(cls, (Enum, *CHANGED)):
-                shown = "list[...]" if cls is list else cls.__name__
-                where = "keeps" if of_state else "gives"
-                what = f"{place} {where} a {cls.__name__}, and its type is not known here, so it would not arrive as one"
-                fix = f"of={shown}" + (", or of=dict[str, list[int]] for one within a dict" if of_state else "")
+                what = f"{gives}, and its type is not known here, so it would not arrive as one"
+                fix = f"of={_declared(record)}" + (", or of=dict[str, list[int]] for one within a dict" if of_state else "")
                 fix = f"declare it: {fix}, or annotate the return type of the function"
                 raise UserError(f"{what}; {_MERGED if merged else fix}")
             admitted.add(cls)
-        return record
+        return part
 
     return check
+
+
+def _declared(value: Any) -> str:
+    """Return how the type of a value is declared."""
+    cls = type(value)
+    if cls is tuple:
+        return f"tuple[{', '.join(map(_declared, value))}]"
+    return "None" if value is None else f"{cls.__name__}{'[...]' * (cls in (list, set, frozenset, dict))}"

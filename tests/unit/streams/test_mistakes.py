@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -105,6 +106,16 @@ class Order(msgspec.Struct):
 
 class Pair(NamedTuple):
     left: Order | Click
+
+
+@dataclass
+class Left:
+    word: str
+
+
+@dataclass
+class Right:
+    word: str
 
 
 def unnamed_side(flow: StreamBuilder) -> None:
@@ -208,6 +219,10 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "record": (
         lambda flow: words(flow).map(lambda word: Pair(1), of=Pair).to(print),
         ["cannot be made again on arrival", "union"],
+    ),
+    "one of two dataclasses": (
+        lambda flow: words(flow).map(lambda word: Left(word), of=Left | Right).to(print),
+        ["cannot be made again on arrival", "make each a msgspec.Struct with a tag, as in class Paid(msgspec.Struct, tag=True)"],
     ),
     "spout": (lambda flow: flow.from_spout(PrintBolt()).to(print), ["from_spout takes a spout, an instance; got"]),
     "through": (lambda flow: words(flow).through(print).to(print), ["through takes a bolt; got"]),

@@ -96,7 +96,7 @@ def test_items_of_a_list_that_a_source_cannot_send_are_refused_at_build(items: l
     flow = StreamBuilder("program")
     flow.from_iterable(items).to(print)
     with pytest.raises(
-        TopologyError, match=r"^from_iterable at test_record_mistakes\.py:\d+ gives a \w+, and its type is not known here"
+        TopologyError, match=r"^from_iterable at test_record_mistakes\.py:\d+ gives a [\w ]+, and its type is not known here"
     ):
         flow.build()
 
@@ -122,6 +122,12 @@ AT_THE_RECORD: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], str, str]] 
         lambda given: given.map(lambda word: Click(word, 1)).rebalance(parallelism=1),
         "UserError",
         "gives a Click, and its type is not known here, so it would not arrive as one; declare it: of=Click",
+    ),
+    "an Enum in a tuple": (
+        lambda given: given.map(lambda word: (word, None, [Color.RED], Color.RED)).rebalance(parallelism=1),
+        "UserError",
+        "gives a tuple with a list, and its type is not known here, so it would not arrive as one; declare it: "
+        "of=tuple[str, None, list[...], Color], or annotate",
     ),
     "a record of merged streams": (
         lambda given: given.map(lambda word: Click(word, 1), of=Click).merge(given).filter(bool).rebalance(parallelism=1),
