@@ -253,6 +253,7 @@ def test_outputs_that_results_may_have_are_taken(more: dict[str, Any]) -> None:
         (TumblingProcessingTimeWindows.of("31s"), "31s"),
         (SlidingEventTimeWindows.of("1m", "10s"), "1m"),
         (EventTimeSessionWindows.with_gap("45s"), "45s"),
+        (EventTimeSessionWindows.with_gap("30s"), "30s"),
     ],
 )
 def test_windows_that_message_timeout_cannot_cover_are_refused_with_the_remedy(window: Any, held: str) -> None:

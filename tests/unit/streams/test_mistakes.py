@@ -220,6 +220,17 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
         lambda flow: words(flow).map(lambda word: Pair(1), of=Pair).to(print),
         ["cannot be made again on arrival", "union"],
     ),
+    "windows that messages do not outlast": (
+        lambda flow: (
+            words(flow.config(delivery="at_least_once")).with_event_time(len).key_by(str).window(Session("1m")).count().to(print)
+        ),
+        [
+            "message_timeout of 'items' is 30s",
+            "run with delivery='exactly_once'",
+            "give a WindowBolt the longest wait",
+            "(window at",
+        ],
+    ),
     "one of two dataclasses": (
         lambda flow: words(flow).map(lambda word: Left(word), of=Left | Right).to(print),
         ["cannot be made again on arrival", "make each a msgspec.Struct with a tag, as in class Paid(msgspec.Struct, tag=True)"],
