@@ -152,6 +152,7 @@ class TopologyTest:
         carrier = WireRoundtrip(self._codec, task.component, plan.emitted_streams(task.component))
         watch = Watch(self._record, carrier, task.component, task.index, config.max_task_emit)
         runs = component if isinstance(component, OperatorBolt) else watched(component, watch)
+        vars(runs)["declared_at"] = getattr(source.component(task.component).component, "declared_at", None)
         ports.observer = TaskRecorder(runs, watch)
         strategy = source.component(task.component).watermarks
         groupings = deepcopy(custom_groupings(source, task.component))

@@ -39,13 +39,17 @@ class FailureCauses:
         self._by_hand = Cause("", "the bolt called fail", component)
         self._of_root: dict[int, Cause] = {}
 
+    def of(self, error: BaseException) -> Cause:
+        """Return an exception of the task as a dead letter shows it."""
+        return cause_of(error, self._component, self._declared)
+
     def note(self, roots: Iterable[int], error: BaseException | None) -> None:
         """Roots have failed by an exception, or because user code called `fail` (None). The first cause of a root stays."""
         if len(self._of_root) >= self._max_roots:
             return
         cause = self._by_hand
         if error is not None:
-            cause = cause_of(error, self._component, self._declared)
+            cause = self.of(error)
         for root in roots:
             self._of_root.setdefault(root, cause)
 

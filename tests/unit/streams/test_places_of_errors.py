@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from topo import BasicBolt
 from topo.streams import KeyedProcess, KeyedValue, StreamBuilder, Tumbling, WindowedStream
 from topo.testing import StreamTest, TopologyTest
 from topo.user_errors import place_of
@@ -58,6 +59,34 @@ def test_state_that_cannot_be_stored_has_the_place_of_its_operator() -> None:
     test.advance("5s")
     error = next(one for one in test.errors() if one.kind == "UnsupportedValueError")
     assert (error.file, error.line) == (__file__, keeps.__code__.co_firstlineno + 2)
+
+
+class Reads(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+def unrouted(where: str) -> StreamBuilder:
+    flow = StreamBuilder("program")
+    words = flow.from_iterable(["a"])
+    made: Any = words
+    if where == "fold":
+        made = words.key_by(str).fold({}, lambda _so_far, word: {word: word}, name="fold")
+    else:
+        made = words.map(lambda word: {word: word})
+    flow.topology_builder.set_bolt("reads", Reads(), parallelism=2).fields_grouping(made.id, "value")
+    return flow
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize(("where", "line"), [("items", 2), ("fold", 5)])
+def test_a_dead_letter_of_a_row_that_no_grouping_can_route_has_the_place_of_its_operator(
+    where: str, line: int, delivery: str
+) -> None:
+    test = TopologyTest(lambda: unrouted(where), delivery=delivery, attempts=1)
+    test.run()
+    (letter,) = test.dead_letters()
+    assert "a fields grouping cannot use the key" in letter.why
+    assert f"test_places_of_errors.py:{unrouted.__code__.co_firstlineno + line}, component {where!r}" in letter.why
 
 
 def test_steps_behind_a_source_have_its_place() -> None:

@@ -54,7 +54,8 @@ def test_a_record_that_a_source_cannot_send_is_reported_without_a_line_of_genera
     test.run()
     (error,) = test.errors()
     assert "gives a list, and its type is not known here" in error.message
-    assert error.message.startswith("from_iterable at test_record_mistakes.py:") and error.file == ""
+    assert error.message.startswith("from_iterable at test_record_mistakes.py:")
+    assert (error.file, error.line) == (__file__, build.__code__.co_firstlineno + 2)
 
 
 def test_a_record_of_unknown_type_is_reported_with_the_line_of_the_join_that_made_it() -> None:

@@ -8,7 +8,6 @@ from topo.dead_letters.pending import STATE_KEY, PendingDeadLetters
 from topo.emission.output_watermarks import OutputWatermarks
 from topo.task.parts import TaskParts
 from topo.task.runners.base import MessageHandlers
-from topo.tracking.failure_causes import cause_of
 from topo.wire.control import DeadLettersStored
 from topo.wire.frames import MAX_WATERMARK
 
@@ -27,12 +26,13 @@ class OutputState:
     def __init__(self, parts: TaskParts, watermarks: OutputWatermarks) -> None:
         state = self._state = parts.state
         self._watermarks = watermarks
+        self._causes = parts.reports.causes
         self._dead_letters = PendingDeadLetters(state.id, parts.env.codec, parts.env.ids, parts.reports.to_master)
         self.messages: MessageHandlers = {DeadLettersStored: self._on_stored}
 
     def give_up(self, values: Any, error: BaseException | str, attempts: int = 1, position: Any = None) -> None:
         """Make a dead letter of a row, an input, or the values that a call was made for. `position`: of a source's record."""
-        why = error if isinstance(error, str) else str(cause_of(error, self._state.component_id))
+        why = error if isinstance(error, str) else str(self._causes.of(error))
         self._dead_letters.add(values, why, attempts, position)
 
     @property
