@@ -197,9 +197,9 @@ def _timeout(spec: ComponentSpec, bolt: WindowBolt, specs: Sequence[ComponentSpe
         held = format_duration(held_ms / 1000)
         yield (
             f"its windows hold their inputs for {held}, but message_timeout of {spout!r} is {format_duration(least_s)}: each "
-            f"message would fail before its window ends; set message_timeout to more than {held}, make the windows shorter, run with "
-            "delivery='exactly_once', which holds no messages, or, where event time passes faster than the clock, give a WindowBolt "
-            "the longest wait in real time with max_wait=..."
+            f"message would fail before its window ends; set message_timeout to more than {held}, make the windows shorter, run "
+            "with delivery='exactly_once', which holds no messages, or, where event time passes faster than the clock, give a "
+            "WindowBolt the longest wait in real time with max_wait=..."
         )
 
 

@@ -84,9 +84,9 @@ def test_a_dead_letter_of_a_row_that_no_grouping_can_route_has_the_place_of_its_
 ) -> None:
     test = TopologyTest(lambda: unrouted(where), delivery=delivery, attempts=1)
     test.run()
-    (letter,) = test.dead_letters()
-    assert "a fields grouping cannot use the key" in letter.why
-    assert f"test_places_of_errors.py:{unrouted.__code__.co_firstlineno + line}, component {where!r}" in letter.why
+    (given_up,) = test.dead_letters()
+    assert "a fields grouping cannot use the key" in given_up.why
+    assert f"test_places_of_errors.py:{unrouted.__code__.co_firstlineno + line}, component {where!r}" in given_up.why
 
 
 def test_steps_behind_a_source_have_its_place() -> None:
