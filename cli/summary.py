@@ -76,6 +76,13 @@ def notes(status: StatusReport) -> list[str]:
             f"The counts of {count(unreported)} ended process{'es'[: 2 * (unreported > 1)]} are incomplete: those after the last "
             "heartbeat are missing, and messages in flight there count as emitted only. The outcome does not depend on them."
         )
+    dropped = {row["component"]: row["counters"].get("late_dropped", 0) for row in status["components"]}
+    if any(dropped.values()):
+        shown = ", ".join(f"{count(number)} of {name}" for name, number in dropped.items() if number)
+        found.append(
+            f"Dropped, as too late for their windows: {shown}. More disorder (of the watermarks) or lateness keeps them; a late "
+            "stream (late=, late_stream=) shows them."
+        )
     again = status["totals"]["replayed"]
     if again:
         found.append(f"Replayed: {plural(again, 'message')}; bolts may have processed some of their tuples twice.")

@@ -16,9 +16,9 @@ def status(**changes: Any) -> dict[str, Any]:
         "outcome": {"kind": "done", "reason": "every message was processed", "exit_code": 0},
         "totals": totals | changes.pop("totals", {}),
         "components": [
-            {"component": "lines", "kind": "spout"},
-            {"component": "count", "kind": "bolt"},
-            {"component": "__acker", "kind": "acker"},
+            {"component": "lines", "kind": "spout", "counters": {}},
+            {"component": "count", "kind": "bolt", "counters": {"late_dropped": changes.pop("late_dropped", 0)}},
+            {"component": "__acker", "kind": "acker", "counters": {}},
         ],
         "tasks": [{"task": 1, "component": "lines"}, {"task": 2, "component": "count"}, {"task": 3, "component": "__acker"}],
         "workers": [{"worker": 0, "tasks": [1], "losses": 0}, {"worker": 1, "tasks": [2, 3], "losses": 0}],
@@ -48,6 +48,11 @@ def test_the_summary_says_whose_attributes_died_and_that_tuples_may_have_come_tw
     assert "count (2x)" in lost and "lines" not in lost and "acker" not in lost
     assert "started again from zero" in lost
     assert again.startswith("Replayed: 1 message;")
+
+
+def test_the_summary_names_windows_that_dropped_late_records() -> None:
+    (dropped,) = notes(status(late_dropped=1234))
+    assert dropped.startswith("Dropped, as too late for their windows: 1,234 of count. More disorder")
 
 
 def test_bolts_whose_prepare_raised_before_any_message_have_lost_no_attributes() -> None:
