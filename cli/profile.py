@@ -67,9 +67,9 @@ def command(
     folder = find_topology(name, home)
     length = 0.5 if dump else seconds
     with observe(folder, "profile", component, for_s=length, index=task, rate=rate, clock=clock, lines=dump) as seen:
-        if not dump:
-            talk(f"profiling {component} of {folder.name} for {length:g} s; Ctrl-C ends it sooner")
         try:
+            if not dump:
+                talk(f"profiling {component} of {folder.name} for {length:g} s; Ctrl-C ends it sooner")
             answer = _gathered(seen, length + _SETTLE_S)
         except KeyboardInterrupt:
             # The result follows; a second Ctrl-C ends the command.
