@@ -29,7 +29,7 @@ import msgspec
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import UserError
-from topo.streams.functions import FirstCall, list_problem
+from topo.streams.functions import FirstCall, list_problem, row_of
 from topo.streams.graph import MAIN, REST, Node, Site, maker_of
 from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
@@ -92,7 +92,7 @@ class Leaf:
         keyed: the key is the first value.
         with_record: False where the reader takes the key alone.
         counted: the row is a key and 1, so that the rows of a slice can be added up.
-        spread: the record is a sequence of the row's values.
+        spread: the record has the row's values, by place or by key.
         merged: its type is not known because streams of several types were merged.
     """
 
@@ -296,7 +296,11 @@ class _Writer:
             values.append("1")
         if leaf.stream == DEFAULT_STREAM and self._chain.time_place is not None:
             t = ""
-        row = f"({', '.join([*values, f'*{r}'] if leaf.spread else values)},)"
+        if leaf.spread:
+            row_of_record, spread = self._named("row", partial(row_of, leaf.layout.fields, leaf.label)), self._fresh("v")
+            self.put(depth, leaf, f"{spread} = {r} if type({r}) is tuple else {row_of_record}({r})")
+            values.append(f"*{spread}")
+        row = f"({', '.join(values)},)"
         if self._adds and not t and leaf.stream == DEFAULT_STREAM and not leaf.spread and set(values) <= {k, r, "1"}:
             # The check that `emit` would make, in line.
             if leaf.counted and self._counts:

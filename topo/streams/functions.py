@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from topo.errors import UserError
@@ -11,7 +11,7 @@ from topo.streams.captured import own_function
 from topo.streams.records import changes
 from topo.streams.type_facts import named
 
-_PARTS = {str: "characters", bytes: "numbers", bytearray: "numbers"}
+_PARTS: dict[type, str] = {str: "characters", bytes: "numbers", bytearray: "numbers"}
 _ITEMS = (Iterable, Iterator, Sequence, Generator, list, tuple, set, frozenset)
 
 
@@ -123,6 +123,23 @@ def signature_problem(function: Any, method: str, arguments: int, what: str) -> 
         given = f"with {arguments} ({what})" if arguments else "without arguments"
         return f"{method} calls its function {given}, but it takes {signature}"
     return None
+
+
+def row_of(fields: Sequence[str], label: str, record: Any) -> Iterable[Any]:
+    """Return the values of a record under the names that a sink is given: of a dict by key, else by place.
+
+    Raises:
+        UserError: it has none, or its parts are no values, such as the characters of a text.
+    """
+    if isinstance(record, Mapping):
+        if missing := [name for name in fields if name not in record]:
+            has = ", ".join(map(repr, record))
+            raise UserError(f"{label} was given a dict without {missing[0]!r}, which fields= names; its keys are {has}")
+        return [record[name] for name in fields]
+    if isinstance(record, Iterable) and not isinstance(record, (*_PARTS, set, frozenset)):
+        return record
+    what = f"{label} was given {record!r:.60} ({type(record).__name__})"
+    raise UserError(f"{what}, and fields= is for tuples, lists and dicts; make a tuple of it")
 
 
 class FirstCall:

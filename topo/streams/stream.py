@@ -167,7 +167,7 @@ class Stream(DrawnStream, Generic[T_co]):
         Args:
             bolt: it gets the fields of the records, or `fields`.
             of: what its rows are; without it tuples of their values.
-            fields: names for records that are tuples, one for each value.
+            fields: names of the values of records that are tuples, by place, or dicts, by key.
             stream: which of its streams to read.
         """
         more: Any = {"fields": fields, "stream": stream, "parallelism": parallelism}
@@ -181,7 +181,7 @@ class Stream(DrawnStream, Generic[T_co]):
 
         Args:
             sink: a bolt gets the fields of the records, or the field `value`.
-            fields: for a bolt, names for records that are tuples, one for each value.
+            fields: for a bolt, names of the values of records that are tuples, by place, or dicts, by key.
             parallelism: of the bolt; 1 by default.
         """
         if isinstance(sink, Bolt | BasicBolt | OperatorBolt):
