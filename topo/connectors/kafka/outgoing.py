@@ -220,7 +220,7 @@ def headers_of(given: Any, component: str) -> list[Header]:
         return []
     pairs = list(given.items()) if isinstance(given, Mapping) else given
     if not isinstance(pairs, Sequence) or isinstance(pairs, str | bytes):
-        raise UserError(f"headers of a tuple from {component!r} are a {type(given).__name__}; give a mapping, or pairs")
+        raise UserError(f"headers of a tuple from {component!r} are of type {type(given).__name__}; give a mapping, or pairs")
     found: list[Header] = []
     for pair in pairs:
         if not isinstance(pair, Sequence) or isinstance(pair, str | bytes) or len(pair) != 2 or not isinstance(pair[0], str):
@@ -233,7 +233,7 @@ def headers_of(given: Any, component: str) -> list[Header]:
             value = value.encode()
         if value is not None and not isinstance(value, bytes):
             raise UserError(
-                f"header {name!r} of a tuple from {component!r} is a {type(value).__name__}; it must be a text, bytes or None"
+                f"header {name!r} of a tuple from {component!r} is of type {type(value).__name__}; it must be text, bytes or None"
             )
         found.append((name, value))
     return found
