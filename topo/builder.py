@@ -201,7 +201,9 @@ class TopologyBuilder:
         self._declared.append((spec, declarer))
         place = self._note_place(repr(component_id), sys._getframe(2))
         cls = type(component)
-        if place is not None and ("declared_at" in vars(cls) or is_engine_frame(cls.__module__)):
+        # It may be no component, and without attributes.
+        is_ready_made = "declared_at" in vars(cls) or is_engine_frame(cls.__module__)
+        if place is not None and is_ready_made and hasattr(component, "__dict__"):
             vars(component)["declared_at"] = place
         return declarer
 

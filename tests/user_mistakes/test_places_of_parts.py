@@ -10,9 +10,20 @@ from typing import Any
 
 import pytest
 
-from topo import FilesSink, IterableSpout, PrintBolt, TopologyBuilder, WindowBolt, aggregates, windows
+from topo import (
+    FilesSink,
+    IterableSpout,
+    PrintBolt,
+    TopologyBuilder,
+    TopologyError,
+    WatermarkStrategy,
+    WindowBolt,
+    aggregates,
+    windows,
+)
 from topo.api.topology import Topology
 from topo.testing import TopologyTest
+from topo.testing.recording import RecordedEmission
 
 
 def topology(**result: Any) -> Topology:
@@ -58,6 +69,17 @@ def test_an_error_of_a_ready_made_sink_has_the_line_that_adds_it(tmp_path: Path)
         test.run()
     found = {(error.file, error.line) for error in test.errors() if error.kind != "WorkerLost"}
     assert found == {(__file__, line(written_to, 'set_bolt("store"'))}
+
+
+def test_a_part_of_a_window_is_no_component() -> None:
+    """The user gives the schedule of a window, or a strategy, as the bolt."""
+    strategy = WatermarkStrategy.monotonic_timestamps()
+    for part in (windows.TumblingEventTimeWindows.of("1s"), strategy, RecordedEmission("a", 0, "b", ())):
+        builder = TopologyBuilder("sums")
+        builder.set_spout("sales", IterableSpout([1]))
+        builder.set_bolt("window", part).shuffle_grouping("sales")  # type: ignore[arg-type]
+        with pytest.raises(TopologyError, match="set_bolt takes a Bolt"):
+            builder.build()
 
 
 def broken(first: Any, second: Any) -> Any:
