@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from importlib import import_module
 from inspect import signature
 from typing import Any
 
@@ -35,6 +36,7 @@ GIVEN: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "FilesSpout": ("topo", {"url": "s3://shop/orders"}),
     "FilesSink": ("topo", {"url": "s3://shop/orders"}),
     "DeltaSink": ("deltalake", {"url": "s3://shop/orders"}),
+    "SparkSink": ("pyarrow", {"path": "orders"}),
     "IcebergSink": ("pyiceberg", {"catalog": "shop", "table": "shop.orders"}),
 }
 WRONG: Mapping[str, tuple[Any, ...]] = {
@@ -58,10 +60,14 @@ def wrong_ones(annotation: str) -> tuple[Any, ...]:
     return tuple(value for value in found if value is not None or kind == annotation)
 
 
+def kind_of(name: str) -> Any:
+    return import_module("topo.spark").SparkSink if name == "SparkSink" else getattr(topo, name)
+
+
 def made(name: str, **changed: Any) -> Any:
     client, given = GIVEN[name]
     pytest.importorskip(client)
-    return getattr(topo, name)(**{**given, **changed})
+    return kind_of(name)(**{**given, **changed})
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -69,7 +75,7 @@ def test_each_argument_is_refused_by_name(name: str) -> None:
     """A list for a text, a text for a list or a number, "abc" or a negative number for a duration, and the like."""
     made(name)
     tried = 0
-    for argument, parameter in signature(getattr(topo, name)).parameters.items():
+    for argument, parameter in signature(kind_of(name)).parameters.items():
         for wrong in wrong_ones(parameter.annotation):
             with pytest.raises(ConfigError) as caught:
                 made(name, **{argument: wrong})

@@ -79,9 +79,11 @@ def unmet(argument: str, value: Any, annotation: str) -> str | None:
     fits = any(wanted.fits(value) for wanted in alternatives.values()) and not ("PathLike" in names and value == "")
     try:
         if names >= {"str", "timedelta"}:
-            text = f"a duration {'above zero' if argument.endswith('_interval') else 'of 0 or more'}, such as '10s'"
+            # A number of seconds is taken for ticks alone, which cannot come all the time.
+            is_interval = argument.endswith("_interval") or "float" in names
+            text = f"a duration {'above zero' if is_interval else 'of 0 or more'}, such as '10s'"
             if fits and value is not None:
-                check_interval(argument, value) if argument.endswith("_interval") else parse_duration(value)
+                check_interval(argument, value) if is_interval else parse_duration(value)
         elif names - {"None"} == {"str", "int"}:
             text = "a size, such as '1MiB'"
             if fits:

@@ -23,6 +23,7 @@ from topo.api.columns import MAX_PENDING_BATCHES
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.type_names import declared_schema
 from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, TopoEnvironmentError
 from topo.spark.column_values import DoesNotFit
@@ -54,6 +55,7 @@ class SparkSink(TwoPhaseSink):
 
     takes_batches = True
 
+    @checks_arguments
     def __init__(
         self,
         path: str | os.PathLike[str],
