@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from itertools import repeat
 from typing import Any, Final
 
@@ -21,9 +20,9 @@ from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector,
 from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import ResultsLostError, UserError
 from topo.streams.chain import Chain, Leaf, inlined, run_one, walk
-from topo.streams.functions import list_problem
+from topo.streams.functions import list_problem, own_copy
 from topo.streams.joins import WindowJoin
-from topo.streams.records import KEY, SCALARS, Layout
+from topo.streams.records import KEY, Layout
 from topo.streams.results import EmitWhen, Windowed
 
 MISSING: Final = object()
@@ -166,7 +165,7 @@ class RunningBolt(StatefulBolt):
 
     def prepare(self, context: TaskContext) -> None:
         """Compile the chain."""
-        space: dict[str, Any] = {"state": self._state, "changed": self._changed, "MISSING": MISSING, "own": _own_copy}
+        space: dict[str, Any] = {"state": self._state, "changed": self._changed, "MISSING": MISSING, "own": own_copy}
         space |= {"function": self._function, "initial": self._initial, "is_none": self._is_none}
         space["check"] = self._state_layout.state_check(self.chain.label)
         read = ["k, n = values"] if self._counted else ["k = values[0]"]
@@ -221,7 +220,7 @@ class RunningBolt(StatefulBolt):
         for key in self._changed:
             rows: list[tuple[Any, ...]] = []
             try:
-                self._emit_one(key, _own_copy(self._state[key]), lambda *row, rows=rows: rows.append(row))
+                self._emit_one(key, own_copy(self._state[key]), lambda *row, rows=rows: rows.append(row))
             except Exception as error:
                 # Raised, it would discard the results of all keys.
                 collector.report_error(error)
@@ -310,11 +309,6 @@ class RunningBolt(StatefulBolt):
 
     def _is_none(self) -> None:
         raise UserError(f"the function of {self.chain.label} returned None; return the new result")
-
-
-def _own_copy(value: Any) -> Any:
-    """Return a value that the user's function may change: when it, or an operator behind it, raises, the state is as before."""
-    return value if type(value) in SCALARS else deepcopy(value)
 
 
 class WindowResults(ProcessWindowFunction):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from topo.errors import UserError
 from topo.streams.captured import own_function
-from topo.streams.records import changes
+from topo.streams.records import SCALARS, Layout, changes
 from topo.streams.type_facts import named
 
 _PARTS: dict[type, str] = {str: "characters", bytes: "numbers", bytearray: "numbers"}
@@ -140,6 +141,22 @@ def row_of(fields: Sequence[str], label: str, record: Any) -> Iterable[Any]:
         return record
     what = f"{label} was given {record!r:.60} ({type(record).__name__})"
     raise UserError(f"{what}, and fields= is for tuples, lists and dicts; make a tuple of it")
+
+
+def own_copy(value: Any) -> Any:
+    """Return a value that the user's function may change: when it, or an operator behind it, raises, the state is as before."""
+    cls = type(value)
+    return value if cls in SCALARS or (cls is tuple and SCALARS.issuperset(map(type, value))) else deepcopy(value)
+
+
+def keeps_as_given(layout: Layout) -> bool:
+    """Return whether state keeps the records themselves, so that who changes one would change the state."""
+    return layout.kinds == (None,) and not layout.attributes and layout.record not in SCALARS
+
+
+def own_reader(layout: Layout) -> Callable[[Any], Any]:
+    """Return the function that makes of what state keeps a record that the user's function may change."""
+    return own_copy if keeps_as_given(layout) else layout.unpacker()
 
 
 class FirstCall:

@@ -13,6 +13,7 @@ from topo.api.durations import duration_ms
 from topo.api.metrics import Metrics
 from topo.errors import UserError
 from topo.streams.chain import open_function
+from topo.streams.functions import own_reader
 from topo.streams.key_types import FirstKeys
 from topo.streams.process import OUT_EMIT, KeyedProcess, KeyedValue, StreamContext, StreamOutput
 from topo.streams.records import layout_of
@@ -128,7 +129,7 @@ class JoinFunction:
 
     def open(self) -> None:
         """Compile how records are read, and open the function."""
-        self._readers = [layout_of(record).unpacker() for record in self._sides]
+        self._readers = [own_reader(layout_of(record)) for record in self._sides]
         open_function(self._function)
 
     def join(self, left: Any, right: Any, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
@@ -181,6 +182,8 @@ class JoinFunction:
 
 class _Pairing(KeyedProcess[Any, Sided, Any]):
     """A join by key, whose function is prepared when it opens."""
+
+    _emits_state = False
 
     def __init__(self, function: JoinFunction) -> None:
         self._pairs = function
@@ -300,6 +303,7 @@ class TableChanges(KeyedProcess[Any, Sided, Any]):
         record: type of the rows.
     """
 
+    _emits_state = False
     latest = KeyedValue[Any](Any)
 
     def __init__(self, record: Any) -> None:
@@ -307,7 +311,7 @@ class TableChanges(KeyedProcess[Any, Sided, Any]):
 
     def open(self) -> None:
         """Compile how rows are read."""
-        self._row = layout_of(self._of).unpacker()
+        self._row = own_reader(layout_of(self._of))
 
     def process(self, record: Sided, context: StreamContext[Any], out: StreamOutput[Any]) -> None:
         """Emit the change, and keep the row."""
@@ -329,7 +333,7 @@ class WindowJoin:
 
     def open(self, _context: Any) -> None:
         """Compile how records are read, and open the function."""
-        self._left, self._right = (layout_of(record).unpacker() for record in self._sides)
+        self._left, self._right = (own_reader(layout_of(record)) for record in self._sides)
         open_function(self._function)
         self._first_keys: FirstKeys | None = FirstKeys()
 

@@ -50,6 +50,9 @@ class KeyedProcess(ABC, Generic[K, T, R]):
     One instance serves all keys of a task; the state that a call sees is that of its key.
     """
 
+    _emits_state = True
+    """Whether a record that it emits may be an object of its state."""
+
     def open(self) -> None:
         """Called once in each task before everything else. State has no key yet."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
 from topo.api.tuples import Tuple
 from topo.streams.chain import Chain
 from topo.streams.components import OutputFields, reading
-from topo.streams.process import OUT_EMIT, First, KeyedProcess, install
-from topo.streams.records import KEY, Layout
+from topo.streams.functions import keeps_as_given, own_copy
+from topo.streams.process import OUT_EMIT, First, KeyedProcess, declared_state, install
+from topo.streams.records import KEY, Layout, layout_of
 from topo.streams.results import SideOutput
 from topo.user_errors import call_for_effect, returned
 
@@ -35,7 +37,12 @@ class KeyedProcessBolt(ProcessBolt):
         chains = {"": self.chain, **self._sides}
         for chain in chains.values():
             chain.open(None)
-        self._out = _ProcessOutput({name: chain.compiled("run(k, r, emit)") for name, chain in chains.items()})
+        runs = {name: chain.compiled("run(k, r, emit)") for name, chain in chains.items()}
+        kept = declared_state(self._user) if self._user._emits_state else ()
+        if any(keeps_as_given(layout_of(one.of)) for one in kept):
+            # An operator behind it may change the record: the state is another object.
+            runs = {name: partial(_run_own, run) if any(chains[name].steps()) else run for name, run in runs.items()}
+        self._out = _ProcessOutput(runs)
         self._record = self._layout.unpacker(1)
         install(self._user, context.state)
         self._user.open()
@@ -56,6 +63,10 @@ class KeyedProcessBolt(ProcessBolt):
     def close(self) -> None:
         """Close the user's object."""
         self._user.close()
+
+
+def _run_own(run: Callable[..., None], key: Any, record: Any, collect: Callable[..., None]) -> None:
+    run(key, own_copy(record), collect)
 
 
 class _ProcessOutput:

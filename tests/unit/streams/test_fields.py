@@ -1,4 +1,4 @@
-"""`to(sink, fields=...)` makes columns of records that have no fields that topo knows: of tuples and lists by place, of dicts by key."""
+"""`to(sink, fields=...)` makes columns of records without known fields: of tuples and lists by place, of dicts by key."""
 
 from __future__ import annotations
 
