@@ -435,7 +435,8 @@ class _TimeCheck:
     def __call__(self, given: object) -> None:
         if type(given) is not int:
             what = f"with_event_time was given {given!r:.80} ({type(given).__name__})"
-            raise UserError(f"{what}; return whole milliseconds since the epoch, such as int(seconds * 1000)")
+            fix = "int(when.timestamp() * 1000)" if isinstance(given, datetime) else "int(seconds * 1000)"
+            raise UserError(f"{what}; return whole milliseconds since the epoch, such as {fix}")
         if given >= 1_000_000_000 and not self._has_warned:
             self._has_warned = True
             _log.warning("%s was given %d, which looks like seconds; it takes milliseconds: multiply by 1000", self._label, given)

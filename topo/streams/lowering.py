@@ -127,6 +127,8 @@ class Lowering:
         """Return a problem with the place of its operator, or of the builder of the program; one with a place as it is."""
         starts = "component {!r}", "component id {!r}", "bolt {!r}"
         found = (one.label for one in self.components if problem.startswith(tuple(start.format(one.id) for start in starts)))
+        if problem.endswith("does not have; there are 'value'"):
+            problem += "; of tuples and dicts .to(sink, fields=(...)) makes columns, and of=Click gives records their fields"
         return problem if re.search(r":\d+\)$", problem) else f"{problem} ({next(found, self._site)})"
 
     # -- bodies ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.unit.streams.wrong_programs import Pass, problems, windowed, words
-from topo import FilesSpout, JsonLinesSink, PrintBolt, TailSpout, TextFileSpout
+from topo import FilesSpout, JsonLinesSink, PrintBolt, SqliteSink, TailSpout, TextFileSpout
 from topo.streams import (
     AT_END,
     KeyedValue,
@@ -219,6 +219,10 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     "record": (
         lambda flow: words(flow).map(lambda word: Pair(1), of=Pair).to(print),
         ["cannot be made again on arrival", "union"],
+    ),
+    "columns of records without fields": (
+        lambda flow: flow.from_iterable([{"at": 1}], of=dict).to(SqliteSink("out.db", "clicks", ("at",))),
+        ["it writes the field 'at'", "there are 'value'; of tuples and dicts .to(sink, fields=(...)) makes columns", "(sink at"],
     ),
     "windows that messages do not outlast": (
         lambda flow: (

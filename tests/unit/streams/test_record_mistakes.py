@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -119,6 +120,11 @@ AT_THE_RECORD: dict[str, tuple[Callable[[Stream[Any]], Stream[Any]], str, str]] 
     "flat_map of bytes": (lambda given: given.flat_map(str.encode), "UserError", "which would become its numbers"),
     "a key function": (lambda given: given.key_by(lambda word: word.upper(1)).values(), "TypeError", "takes no arguments"),
     "a time": (lambda given: given.with_event_time(lambda _word: 1.5), "UserError", "given 1.5 (float); return whole milli"),
+    "a datetime": (
+        lambda given: given.with_event_time(lambda _word: datetime(2026, 1, 2)),
+        "UserError",
+        "(datetime); return whole milliseconds since the epoch, such as int(when.timestamp() * 1000)",
+    ),
     "a record of unknown type": (
         lambda given: given.map(lambda word: Click(word, 1)).rebalance(parallelism=1),
         "UserError",
