@@ -81,8 +81,9 @@ def test_an_async_open_has_run_before_the_first_call() -> None:
 
 
 @pytest.mark.parametrize(("function", "settings", "problem"), [
-    (str, {}, "async_map takes an async def"),
-    (lambda click: click, {}, "call it by asyncio.to_thread"),
+    (str, {}, "async_map takes an async def; got <class 'str'>. Give it to map"),
+    (max, {}, "call it by asyncio.to_thread"),
+    (lambda click: place(click), {}, "Give the async function itself, or one with arguments as functools.partial"),
     (place, {"capacity": 0}, "capacity=0 must be a whole number"),
     (place, {"parallelism": 0}, "parallelism=0 must be a whole number"),
 ])  # fmt: skip
