@@ -25,6 +25,9 @@ class TextFileSpout(RetryingSpout):
 
     outputs = ("line",)
 
+    declared_at: tuple[str, int] | None = None
+    """File and line where it is added to a topology, for errors in which nothing else is the user's, such as a missing file."""
+
     def __init__(
         self,
         path: str | os.PathLike[str],

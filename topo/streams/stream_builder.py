@@ -91,7 +91,10 @@ class StreamBuilder(TopologySource):
         return self._source("from_spout", spout, of, parallelism, name)
 
     def _source(self, kind: str, given: Any, record: Any, parallelism: int, name: str | None) -> Stream[Any]:
-        node = Node(kind, (), calling_site(), name, given, record, {"parallelism": parallelism})
+        site = calling_site()
+        if kind == "from_files":
+            given.declared_at = (site.file, site.line)
+        node = Node(kind, (), site, name, given, record, {"parallelism": parallelism})
         return Stream(self._graph, self._graph.add(node))
 
     def build(self) -> Topology:

@@ -97,6 +97,19 @@ def test_steps_behind_a_source_have_its_place() -> None:
     assert places == {(__file__, test_steps_behind_a_source_have_its_place.__code__.co_firstlineno + 2)}
 
 
+def test_a_missing_file_has_the_place_of_its_source() -> None:
+    def program() -> StreamBuilder:
+        flow = StreamBuilder("program")
+        flow.from_files("missing.txt").to(print)
+        return flow
+
+    test = TopologyTest(program)
+    with pytest.raises(AssertionError):
+        test.run()
+    error = next(one for one in test.errors() if one.kind == "NotFoundError")
+    assert (error.file, error.line) == (__file__, program.__code__.co_firstlineno + 2)
+
+
 def test_the_place_of_a_component_comes_before_that_of_a_library() -> None:
     with pytest.raises(ValueError) as raised:
         int("no number")
