@@ -64,6 +64,8 @@ def messages(status: StatusReport) -> list[str]:
     named = {"failed": "failed", "timed_out": "timed out", "replayed": "replayed", "dead_lettered": "dead-lettered"}
     named |= {"finally_failed": "finally failed", "refused": "refused"}
     parts += [f"{word} {count(totals[name])}" for name, word in named.items() if totals[name]]
+    if errors := sum(row["counters"].get("errors", 0) for row in status["components"]):
+        parts.append(f"errors {count(errors)}")
     return parts
 
 

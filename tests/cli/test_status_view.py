@@ -54,6 +54,13 @@ def test_status_counts_messages_that_no_attempt_follows() -> None:
     assert shown(200, given)[1][-7:] == ["pending", "9", "finally", "failed", "31", "refused", "2"]
 
 
+def test_errors_are_counted_beside_the_messages() -> None:
+    """A source that raises at each attempt fails no message: nothing else shows that it does."""
+    given = status(row("source", "spout"))
+    given["components"][0]["counters"] |= {"errors": 36}
+    assert shown(200, given)[1][-4:] == ["pending", "0", "errors", "36"]
+
+
 def test_a_topology_of_windows_shows_its_event_time() -> None:
     calls = row("look-up", levels={"async_in_flight": 9.0})
     lines = shown(200, status(row("source", "spout"), WINDOWS, calls))
