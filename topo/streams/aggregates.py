@@ -115,12 +115,12 @@ def mean_of(of: Callable[[T], float]) -> Aggregate[T, float]:
 
 
 def min_of(of: Callable[[T], C]) -> Aggregate[T, C]:
-    """Return the smallest value."""
+    """Return the smallest value; None is left out."""
     return _extreme(of, min)
 
 
 def max_of(of: Callable[[T], C]) -> Aggregate[T, C]:
-    """Return the greatest value."""
+    """Return the greatest value; None is left out."""
     return _extreme(of, max)
 
 

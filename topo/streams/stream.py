@@ -390,11 +390,11 @@ class WindowedStream(Generic[K, T]):
         return self._windowed("mean", of, name, parts=(mean_of(of),))
 
     def min(self, of: Callable[[T], C], *, name: Name = None) -> KeyedStream[K, Windowed[C]]:
-        """Return the smallest value."""
+        """Return the smallest value; None is left out."""
         return self._windowed("min", of, name, parts=(min_of(of),))
 
     def max(self, of: Callable[[T], C], *, name: Name = None) -> KeyedStream[K, Windowed[C]]:
-        """Return the greatest value."""
+        """Return the greatest value; None is left out."""
         return self._windowed("max", of, name, parts=(max_of(of),))
 
     def top_n(self, n: int, by: Callable[[T], Sortable], *, name: Name = None) -> KeyedStream[K, Windowed[list[T]]]:
