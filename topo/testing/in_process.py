@@ -24,6 +24,7 @@ from topo.master.master import TopologyMaster
 from topo.master.outcome import Outcome
 from topo.master_process.loop import MasterLoop
 from topo.plan.physical import PhysicalPlan
+from topo.task.guarantees.tracked_source import TrackedSource
 from topo.task.task import Task
 from topo.testing.clock import ManualClock
 from topo.testing.memory_files import MemoryCheckpoints
@@ -195,12 +196,18 @@ class Host:
                 at = max(at, now + SILENT_STEP_S)
         return self.session.next_beat if at is None else min(at, self.session.next_beat)
 
-    def is_at_rest(self, *, committed: bool = True) -> bool:
-        """Whether nothing will happen here unless something arrives or a tick is due; when not `committed`, but checkpoints."""
+    def is_at_rest(self, *, committed: bool = True, may_hold: bool = False) -> bool:
+        """Whether nothing will happen here unless something arrives or a tick is due; when not `committed`, but checkpoints.
+
+        Args:
+            may_hold: messages that windows hold are not under way, but those that wait for another attempt are.
+        """
         task = self.task
         if self.spout is None:
             return (task.is_quiet if committed else task.has_passed_on) and not task.has_work
         outbox, is_settled = task.outbound.outbox, not committed or not self.spout.pending
+        if may_hold and isinstance(task, Task) and isinstance(task.guarantee, TrackedSource):
+            is_settled = not task.guarantee.source_messages.is_waiting
         is_silent = self.spout.is_silent if self.script is None else self.script.is_dry and is_settled
         return is_silent and not task.inbound.queue and (outbox.is_quiet if committed else outbox.has_left)
 
@@ -292,7 +299,8 @@ class InProcessCluster:
     def is_at_rest(self, *, committed: bool = True) -> bool:
         """Whether nothing is under way, and nothing but ticks and the clock could start anything.
 
-        With `exactly_once` and not `committed`, messages of scripts that wait for a checkpoint alone are not under way.
+        With `exactly_once` and not `committed`, messages of scripts that wait for a checkpoint alone are not under way; with
+        `at_least_once`, those that windows hold are not.
         """
         if self.outcome is not None:
             return True
@@ -300,8 +308,12 @@ class InProcessCluster:
             return False
         if self.master.recovery.epochs.state is not EpochState.RUNNING or self.master.ending.stage is not EndingStage.SERVING:
             return False
+        may_hold = not committed and self.plan.config.delivery == "at_least_once"
         committed = committed or self.plan.config.delivery != "exactly_once"
-        return all(not host.transport.has_mail and host.is_at_rest(committed=committed) for host in self.hosts.values())
+        return all(
+            not host.transport.has_mail and host.is_at_rest(committed=committed, may_hold=may_hold)
+            for host in self.hosts.values()
+        )
 
     @property
     def has_run(self) -> bool:

@@ -194,3 +194,32 @@ def test_a_mistake_around_a_source_of_the_test_names_the_line_of_the_test() -> N
     lines = test.source(str)
     with pytest.raises(UserError, match=r"reads the results of from_spout 'source' at test_stream_test\.py:\d+; end them"):
         lines.send("a")
+
+
+def test_a_window_counts_each_record_once_with_at_least_once_too() -> None:
+    """Time passed until the messages that the window held had failed, and they came three times."""
+    with StreamTest(delivery="at_least_once") as test:
+        source = test.source(int)
+        seen = test.collect(source.stream.gather().window(Tumbling("10s")).count().values())
+        source.send(1, at=0)
+        assert seen.take() == []
+        source.send(2, at=1)
+        source.watermark(20_000)
+        assert [one.value for one in seen.take()] == [2]
+        assert test.dead_letters() == []
+
+
+def test_a_record_that_fails_is_tried_again_with_at_least_once() -> None:
+    failures = [True, True]
+
+    def flaky(number: int) -> int:
+        if failures:
+            failures.pop()
+            raise ValueError("not yet")
+        return number
+
+    with StreamTest(delivery="at_least_once") as test:
+        source = test.source(int)
+        seen = test.collect(source.stream.map(flaky))
+        source.send(1)
+        assert (seen.take(), len(test.errors()), test.dead_letters()) == ([1], 2, [])
