@@ -9,10 +9,11 @@ from topo.api.bolt import BasicCollector, StatefulBolt
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.errors import TopoInternalError
-from topo.streams.chain import Chain, check_key
+from topo.streams.chain import Chain
 from topo.streams.components import OUTPUT, OutputFields, reading
 from topo.streams.graph import Node
 from topo.streams.records import Layout, layout_of
+from topo.streams.value_checks import check_key
 
 
 class EnrichBolt(StatefulBolt):

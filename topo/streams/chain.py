@@ -14,32 +14,26 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any, get_origin
-from uuid import UUID
 
 import msgspec
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import UserError
-from topo.streams.functions import FirstCall, list_problem, row_of
+from topo.streams.functions import FirstCall, row_of
 from topo.streams.graph import MAIN, REST, Node, Site, maker_of
 from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
 from topo.streams.results import Windowed
 from topo.streams.type_facts import reads_as_given
+from topo.streams.value_checks import KEYS, TimeCheck, check_items, check_key, check_result
 from topo.user_errors import blame_place
 
-_log = logging.getLogger("topo.streams")
-_KEYS = frozenset({str, int, bytes, bool, type(None)})
-_OTHER_KEYS = (float, datetime, date, time, timedelta, Decimal, UUID)
 _LISTS = frozenset({tuple, set, frozenset, range, map, filter, GeneratorType})
 """Types of what `flat_map` takes as it is, beside lists."""
 _LOOKED_AT = {kind: kind for kind in ("map", "map_keyed", "filter", "branch", "tap")} | {"call": "to"}
@@ -218,7 +212,7 @@ class _Writer:
         self._chain, self._adds, self._counts = chain, adds, counts
         self._lines: list[str] = []
         self._owners: list[Chain | ChainStep | Leaf | Maker] = []
-        self._space = {**space, "SCALARS": SCALARS, "KEYS": _KEYS, "LISTS": _LISTS, "DecodeError": msgspec.DecodeError}
+        self._space = {**space, "SCALARS": SCALARS, "KEYS": KEYS, "LISTS": _LISTS, "DecodeError": msgspec.DecodeError}
         self._made: dict[str, Any] = {}
         """The types that were decoded, by variable."""
         self._last = 0
@@ -286,7 +280,7 @@ class _Writer:
                 if self._made.get(r) is not leaf.layout.record:
                     self.put(depth, leaf, f"if type({r}) is not {cls}: {check}({r})")
                 if leaf.layout.record == Windowed[Any]:
-                    check = self._named("check", _check_result)
+                    check = self._named("check", check_result)
                     self.put(depth, leaf, f"if type({r}.value) not in SCALARS: {check}({r}.value)")
             try:
                 values += leaf.layout.packed(r, self._space)
@@ -332,7 +326,7 @@ class _Writer:
         elif kind == "flat_map":
             items, new = self._fresh("v"), self._fresh("r")
             self.put(depth, step, f"{items} = {result}")
-            check = self._named("check", _check_items)
+            check = self._named("check", check_items)
             self.put(depth, step, f"if type({items}) is not list and type({items}) not in LISTS: {check}({items})")
             self.put(depth, step, f"for {new} in {items}:")
             r, depth = new, depth + 1
@@ -347,7 +341,7 @@ class _Writer:
         elif kind == "with_event_time":
             t = self._fresh("t")
             self.put(depth, step, f"{t} = {result}")
-            check = self._named("check", _TimeCheck(step.label))
+            check = self._named("check", TimeCheck(step.label))
             self.put(depth, step, f"if type({t}) is not int or {t} < 10_000_000_000: {check}({t})")
         elif kind in ("key_by", "gather"):
             k = self._fresh("k")
@@ -407,48 +401,3 @@ def row_place(function: Any, layout: Layout) -> int | None:
         return None
     place = layout.attributes.index(name)
     return place if layout.kinds[place] is None else None
-
-
-def _check_result(value: Any) -> None:
-    """Refuse a NamedTuple in a window's result whose type is not declared: it would arrive as a tuple, in silence."""
-    if type(value) in (list, tuple, dict):
-        for part in value.values() if type(value) is dict else value:
-            _check_result(part)
-    elif isinstance(value, tuple):
-        name = type(value).__name__
-        what = f"the result of a window has a {name}, and its type is not known here, so it would arrive as a tuple"
-        raise UserError(f"{what}; give a function whose return type is annotated, or the class itself, as in into={name}")
-
-
-def _check_items(given: Any) -> None:
-    """Refuse one record in the place of a list of records."""
-    if (problem := list_problem(given)) is not None:
-        raise UserError(f"flat_map was given the {type(given).__name__} {given!r:.80}, {problem}")
-
-
-class _TimeCheck:
-    """Refuses a timestamp that is no int, and warns once of seconds since the epoch (of 2001 to 2286)."""
-
-    def __init__(self, label: str) -> None:
-        self._label, self._has_warned = label, False
-
-    def __call__(self, given: object) -> None:
-        if type(given) is not int:
-            what = f"with_event_time was given {given!r:.80} ({type(given).__name__})"
-            fix = "int(when.timestamp() * 1000)" if isinstance(given, datetime) else "int(seconds * 1000)"
-            raise UserError(f"{what}; return whole milliseconds since the epoch, such as {fix}")
-        if given >= 1_000_000_000 and not self._has_warned:
-            self._has_warned = True
-            _log.warning("%s was given %d, which looks like seconds; it takes milliseconds: multiply by 1000", self._label, given)
-
-
-def check_key(key: Any) -> None:
-    """Refuse what cannot be a key: it would arrive as something else, or not in the same task each time."""
-    if type(key) is tuple:
-        for part in key:
-            check_key(part)
-    elif type(key) not in _KEYS and type(key) not in _OTHER_KEYS:
-        fix = "a key is a str, int, float, bool, bytes, None, a date or time, a Decimal, a UUID, or a tuple of these"
-        raise UserError(f"the key function returned {key!r:.80} ({type(key).__name__}); {fix}")
-    elif (isinstance(key, float) and math.isnan(key)) or (isinstance(key, Decimal) and key.is_nan()):
-        raise UserError("the key function returned NaN, which is not equal to itself; filter such records out before")

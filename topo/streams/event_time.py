@@ -6,9 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from topo.api.streams import DEFAULT_STREAM
-from topo.streams.chain import ChainStep, Leaf, inlined, row_place
+from topo.api.watermarks import WatermarkStrategy
+from topo.streams.chain import Chain, ChainStep, Leaf, inlined, row_place
+from topo.streams.graph import Node
 
 _SAME_RECORD = frozenset({"filter", "only", "branch", "tap", "call", "merge", "key_by", "gather", "values"})
+
+
+def watermarks_of(chain: Chain, clock: Node) -> WatermarkStrategy:
+    """Return the watermarks of a chain with the `with_event_time` of `clock`, and have its rows leave as these read them."""
+    chain.time_place = time_place(chain.tree)
+    strategy = WatermarkStrategy.bounded_out_of_orderness(clock.settings["disorder"], chain.time_place)
+    idle = clock.settings["idle"]
+    return strategy if idle is None else strategy.with_idleness(idle)
 
 
 def time_place(tree: Sequence[ChainStep | Leaf]) -> int | None:

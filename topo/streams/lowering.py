@@ -25,7 +25,7 @@ from topo.streams.async_calls import AsyncCall
 from topo.streams.broadcasting import EnrichBolt
 from topo.streams.chain import Chain, ChainStep, Leaf, Maker, opener
 from topo.streams.components import RunningBolt, SameTask, StepsBolt, spout_of_items
-from topo.streams.event_time import time_place
+from topo.streams.event_time import watermarks_of
 from topo.streams.graph import (
     KEYED,
     MAIN,
@@ -356,16 +356,12 @@ class Lowering:
         # The watermarks of a component see its main stream alone.
         for leaf, reader in sorted(found, key=lambda one: one[1] is not first):
             streams.add(leaf, reader)
-        chain, strategy = Chain(name, str(node), node.site, tree), None
-        if clock is not None:
-            chain.time_place = time_place(tree)
-            strategy = WatermarkStrategy.bounded_out_of_orderness(clock.settings["disorder"], chain.time_place)
-            if clock.settings["idle"] is not None:
-                strategy = strategy.with_idleness(clock.settings["idle"])
+        chain = Chain(name, str(node), node.site, tree)
+        watermarks = None if clock is None else watermarks_of(chain, clock)
         for step in chain.steps():
             step.function = self._own(name, step.function, step.label)
         chain.compiled("check(k, r, emit)")
-        return chain, strategy
+        return chain, watermarks
 
     def _tree(
         self, source: Node, output: str, found: list[tuple[Leaf, Node]], only: Node | None = None

@@ -222,7 +222,7 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
     ),
     "columns of records without fields": (
         lambda flow: flow.from_iterable([{"at": 1}], of=dict).to(SqliteSink("out.db", "clicks", ("at",))),
-        ["it writes the field 'at'", "there are 'value'; of tuples and dicts .to(sink, fields=(...)) makes columns", "(sink at"],
+        ["it needs the field 'at'", "there are 'value'; of tuples and dicts .to(sink, fields=(...)) makes columns", "(sink at"],
     ),
     "windows that messages do not outlast": (
         lambda flow: (

@@ -15,11 +15,12 @@ from topo import BasicBolt, UserError
 from topo.api.streams import declared_streams
 from topo.emission.collectors import AnchoringCollector
 from topo.streams import AT_END, EACH, StreamBuilder, every
-from topo.streams.chain import Chain, Leaf, Maker, check_key
+from topo.streams.chain import Chain, Leaf, Maker
 from topo.streams.components import RunningBolt
 from topo.streams.graph import Site
 from topo.streams.records import UNKNOWN, layout_of
 from topo.streams.results import EmitWhen
+from topo.streams.value_checks import check_key
 from topo.testing import CRASH, END, PAUSE, TopologyTest
 
 
