@@ -212,7 +212,7 @@ def _async_function(node: Node) -> Iterator[str]:
     if own is None or not inspect.iscoroutinefunction(own):
         fix = "Give it to map, or call it by asyncio.to_thread"
         if own is not None and own.__name__ == "<lambda>":
-            fix = "Give the async function itself, or one with arguments as functools.partial; functions that are not async go to map"
+            fix = "Give the async function itself, or one with arguments as functools.partial, or call map"
         yield f"async_map takes an async def; got {function!r:.60}. {fix}"
     elif (problem := signature_problem(function, "async_map", 1, "record")) is not None:
         yield problem
