@@ -82,12 +82,24 @@ class Broker(Server):
 
     def create_topic(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
         """Create a topic and return its name, which is drawn where none is given; dots of settings are written as `_`."""
+        from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewTopic
 
         name = name or f"topic-{secrets.token_hex(6)}"
         admin = self.admin()
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(60)
+        until = time.monotonic() + _READ_S
+        while True:
+            try:
+                admin.create_topics([NewTopic(name, partitions, 1, config=settings)], request_timeout=10)[name].result()
+                break
+            except KafkaException as error:
+                if (code := error.args[0].name()) == "TOPIC_ALREADY_EXISTS":
+                    break
+                # A broker that is kept from its heartbeat on a busy machine has no place for partitions until it is let in again.
+                if code not in ("INVALID_REPLICATION_FACTOR", "_TIMED_OUT", "REQUEST_TIMED_OUT") or time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
         while name not in admin.list_topics(timeout=10).topics:
             pass
         return name
