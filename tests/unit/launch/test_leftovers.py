@@ -18,13 +18,16 @@ def test_workers_are_found_whose_master_had_the_state_folder_by_another_path(tmp
     folder = StateFolder(tmp_path / "home").create("flow")
     start_file = folder.workers / "0-8123456789.json"
     start_file.write_text("{}")
-    command = [sys.executable, "-c", "input()", WORKER_MODULE, str(start_file)]
-    worker = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    command = [sys.executable, "-c", "print('up', flush=True); input()", WORKER_MODULE, str(start_file)]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert worker.stdin is not None and worker.stdout is not None
     try:
+        # Before it runs, it may have no command line.
+        assert worker.stdout.readline() == b"up\n"
         assert end_leftovers(StateFolder(tmp_path / "disk").find("flow")) == 1
         assert worker.wait(10) == -signal.SIGKILL
     finally:
         worker.kill()
         worker.wait()
-        assert worker.stdin is not None
         worker.stdin.close()
+        worker.stdout.close()
