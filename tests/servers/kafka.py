@@ -147,11 +147,15 @@ class Broker(Server):
         # A partition is known to be at its end when a request for more is answered, which the broker holds back by default.
         waits = {"fetch.wait.max.ms": 10}
         settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True, **waits}
-        consumer = Consumer({"bootstrap.servers": self.address, "isolation.level": "read_committed", **settings, **_QUIET})
+        committed, logs = (
+            Consumer({"bootstrap.servers": self.address, "isolation.level": level, **settings, **_QUIET})
+            for level in ("read_committed", "read_uncommitted")
+        )
         try:
-            partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-            consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-            ends = {number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1] for number in partitions}
+            partitions = sorted(logs.list_topics(topic, timeout=30).topics[topic].partitions)
+            # For a reader of committed records a partition ends ahead of the first transaction that has not ended.
+            ends = {number: logs.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1] for number in partitions}
+            committed.assign([TopicPartition(topic, number, 0) for number in partitions])
             found: list[Any] = []
             reading, stopped = set(partitions), set[int]()
             """Those that are read, and of them those that have records of a transaction that has not ended, as of now."""
@@ -159,7 +163,7 @@ class Broker(Server):
             while reading - (stopped if time.monotonic() > patience else set()):
                 assert time.monotonic() < until, f"{topic} was not read to its end: partitions {reading}, {len(found)} records"
                 # It waits that long when there are fewer than it may return.
-                for message in consumer.consume(1000, 0.05):
+                for message in committed.consume(1000, 0.05):
                     if message.error() is None:
                         found.append(message)
                         stopped.discard(message.partition())
@@ -170,7 +174,8 @@ class Broker(Server):
                         raise RuntimeError(str(message.error()))
             return sorted(found, key=lambda message: message.partition())
         finally:
-            consumer.close()
+            committed.close()
+            logs.close()
 
 
 _QUIET = {"log_level": 0}
