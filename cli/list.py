@@ -7,18 +7,12 @@ from pathlib import Path
 
 import click
 
-from topo_cli.options import TimeSpan, examples, reading_options
+from topo_cli.options import examples, reading_options, time_option
 
 
 @click.command(epilog=examples("topo list", "topo list word --json"))
 @click.argument("pattern", required=False, default="")
-@click.option(
-    "--deadline",
-    type=TimeSpan(above_zero=True),
-    default="2s",
-    show_default=True,
-    help="How long each topology may take to answer.",
-)
+@time_option("--deadline", "deadline", "2s", "How long each topology may take to answer.")
 @reading_options
 def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
     """List the topologies whose name contains PATTERN, running ones and ended ones.

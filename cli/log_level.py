@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from topo_cli.options import TimeSpan, deadline_option, examples, name_argument, reading_options
+from topo_cli.options import deadline_option, examples, name_argument, reading_options, time_option
 
 
 @click.command(
@@ -19,14 +19,7 @@ from topo_cli.options import TimeSpan, deadline_option, examples, name_argument,
 @name_argument
 @click.argument("levels", metavar="[[LOGGER=]LEVEL]...", nargs=-1)
 @click.option("--component", default="", help="Only in the workers that have tasks of this component.")
-@click.option(
-    "--for",
-    "for_s",
-    type=TimeSpan(above_zero=True),
-    default="10m",
-    show_default=True,
-    help="Afterwards the levels are as before.",
-)
+@time_option("--for", "for_s", "10m", "Afterwards the levels are as before.")
 @deadline_option
 @reading_options
 def command(name: str, levels: tuple[str, ...], component: str, for_s: float, deadline: float, home: Path, as_json: bool) -> None:

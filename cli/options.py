@@ -142,6 +142,11 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
+def time_option(option: str, name: str, default: str, help: str) -> Callable[[F], F]:
+    """Return the option of a time above zero, in seconds."""
+    return click.option(option, name, type=TimeSpan(above_zero=True), default=default, show_default=True, help=help)
+
+
 def place_option(option: str, name: str, help: str) -> Callable[[F], F]:
     """Return the option of a path or URL; "" where it is not given."""
     return click.option(option, name, default="", metavar="PATH", callback=_place, help=help)
@@ -160,13 +165,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON: 
 no_color_option = click.option(
     "--no-color", is_flag=True, expose_value=False, callback=_no_color, help="Print without colours, as with NO_COLOR."
 )
-deadline_option = click.option(
-    "--deadline",
-    type=TimeSpan(above_zero=True),
-    default=f"{DEADLINE_S:g}s",
-    show_default=True,
-    help="How long to wait for an answer.",
-)
+deadline_option = time_option("--deadline", "deadline", f"{DEADLINE_S:g}s", "How long to wait for an answer.")
 ui_option = click.option("--ui", is_flag=True, help="Serve the web page, too, unless it is served already; print its address.")
 parameter_option = click.option(
     "-p", "--parameter", "parameters", type=Assignment(), multiple=True, help="An argument of the topology function."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topo_cli.options import Parallelism, TimeSpan, examples, home_option, json_option, name_argument
+from topo_cli.options import Parallelism, examples, home_option, json_option, name_argument, time_option
 
 if TYPE_CHECKING:
     from topo.launch.rebalancing import Rebalancing
@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 @click.option("-e", "--parallelism", type=Parallelism(), multiple=True, help="The number of tasks of a component.")
 @click.option("--workers", type=click.IntRange(min=1), help="Number of processes that the tasks are packed into.")
 @click.option("--dry-run", is_flag=True, help="Show the state that would move, and change nothing.")
-@click.option(
-    "--deadline",
-    type=TimeSpan(above_zero=True),
-    default="60s",
-    show_default=True,
-    help="How long the stop, and the start, may take.",
-)
+@time_option("--deadline", "deadline", "60s", "How long the stop, and the start, may take.")
 @home_option
 @json_option
 def command(

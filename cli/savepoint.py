@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from topo_cli.options import TimeSpan, examples, home_option, name_argument, place_option
+from topo_cli.options import examples, home_option, name_argument, place_option, time_option
 
 
 @click.command(epilog=examples("topo savepoint flights", "topo savepoint flights --to /backup/flights --deadline 5m"))
 @name_argument
 @place_option("--to", "place", "Where it goes: a path or a URL. Default: a new folder.")
-@click.option("--deadline", type=TimeSpan(above_zero=True), default="60s", show_default=True, help="How long to wait for it.")
+@time_option("--deadline", "deadline", "60s", "How long to wait for it.")
 @home_option
 def command(name: str, place: str, deadline: float, home: Path) -> None:
     """Take a savepoint of topology NAME, which keeps running, and print its path.

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from topo_cli.options import TimeSpan, deadline_option, examples, name_argument, reading_options
+from topo_cli.options import deadline_option, examples, name_argument, reading_options, time_option
 
 
 @click.command(
@@ -19,7 +19,7 @@ from topo_cli.options import TimeSpan, deadline_option, examples, name_argument,
 )
 @name_argument
 @click.option("-w", "--watch", is_flag=True, help="Refresh until the topology ends or Ctrl-C.")
-@click.option("--interval", type=TimeSpan(above_zero=True), default="1s", show_default=True, help="Time between two refreshes.")
+@time_option("--interval", "interval", "1s", "Time between two refreshes.")
 @click.option("--tasks", is_flag=True, help="A row for each task, and one for each worker.")
 @deadline_option
 @reading_options

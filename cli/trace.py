@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from topo_cli.options import TimeSpan, examples, name_argument, reading_options
+from topo_cli.options import examples, name_argument, reading_options, time_option
 
 _POLL_S = 0.25
 _LAST_POLLS = 3
@@ -45,7 +45,7 @@ class MessageRate(click.ParamType[float]):
 @click.option("--rate", type=MessageRate(), default="1/s", show_default=True, help="Messages a second, of all spouts together.")
 @click.option("--spout", default="", metavar="COMPONENT", help="Messages of this spout alone.")
 @click.option("--slowest", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many messages to show.")
-@click.option("--for", "for_s", type=TimeSpan(above_zero=True), default="30s", show_default=True, help="How long.")
+@time_option("--for", "for_s", "30s", "How long.")
 @click.option("--otlp", metavar="URL", default="", help="Push all messages to a collector of OpenTelemetry, too.")
 @reading_options
 def command(name: str, rate: float, spout: str, slowest: int, for_s: float, otlp: str, home: Path, as_json: bool) -> None:

@@ -241,7 +241,7 @@ def _inputs(
     for declared in spec.inputs:
         for problem in _input(declared, streams, is_class=declared.source in classes):
             yield f"bolt {spec.id!r}: {problem}"
-        for problem in _fields_written(spec, declared, streams.get(declared.source) or ()):
+        for problem in _missing_fields(spec, declared, streams.get(declared.source) or ()):
             yield f"bolt {spec.id!r}: {problem}"
 
 
@@ -303,7 +303,7 @@ def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | N
         yield f"custom_grouping on {source!r} needs an instance of a CustomGrouping, not {custom!r}"
 
 
-def _fields_written(spec: ComponentSpec, declared: Input, outputs: Sequence[StreamDeclaration]) -> Iterator[str]:
+def _missing_fields(spec: ComponentSpec, declared: Input, outputs: Sequence[StreamDeclaration]) -> Iterator[str]:
     """Yield the fields that a sink needs and an input does not have."""
     component: Any = spec.component
     if not isinstance(component, WithRequiredFields):

@@ -8,9 +8,7 @@ from typing import Any
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.watermarks import WatermarkStrategy
 from topo.streams.chain import Chain, ChainStep, Leaf, inlined, row_place
-from topo.streams.graph import Node
-
-_SAME_RECORD = frozenset({"filter", "only", "branch", "tap", "call", "merge", "key_by", "gather", "values"})
+from topo.streams.graph import SAME_RECORDS, Node
 
 
 def watermarks_of(chain: Chain, clock: Node) -> WatermarkStrategy:
@@ -39,7 +37,7 @@ def _places(tree: Sequence[ChainStep | Leaf], at: Any) -> Iterator[int | None]:
                 yield _place_in(part, at)
             continue
         is_quiet = part.function is None or inlined(part.function, "record") is not None
-        keeps = part.kind in _SAME_RECORD and is_quiet
+        keeps = part.kind in SAME_RECORDS and is_quiet
         for behind in part.then.values():
             yield from _places(behind, part.function if part.kind == "with_event_time" else at if keeps else None)
         # The parts behind this one read the same record.

@@ -36,9 +36,10 @@ KEYED = RUNNING | PROCESSES | {"window", "dedupe"}
 """Operators with state by key: records of a key meet in one task."""
 STATEFUL = KEYED | {"enrich", "batch"}
 """Operators with state."""
-_SAME_RECORDS = frozenset({
+SAME_RECORDS = frozenset({
     "filter", "only", "branch", "tap", "with_event_time", "merge", "key_by", "gather", "values", "rebalance", "dedupe",
 })  # fmt: skip
+"""Operators whose results are the records that they read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ def keyed_by(node: Node) -> Node:
 
 def merges_types(node: Node) -> bool:
     """Return whether the type of an operator's records is not known because a merge takes streams of several types."""
-    while node.kind in _SAME_RECORDS:
+    while node.kind in SAME_RECORDS:
         if node.kind == "merge" and any(source.record_of(output) is not None for source, output in node.inputs):
             return True
         node = node.inputs[0][0]
@@ -161,7 +162,7 @@ def merges_types(node: Node) -> bool:
 
 def maker_of(node: Node) -> Node:
     """Return the operator that has made the records of an operator, which may pass on those of others; a merge has several."""
-    while node.kind in _SAME_RECORDS and node.kind != "merge":
+    while node.kind in SAME_RECORDS and node.kind != "merge":
         node = node.inputs[0][0]
     return node
 
