@@ -198,7 +198,9 @@ class TopologyConfig:
     )
     host: str = _setting("text", "127.0.0.1", "Address that TCP inboxes are bound to.")
 
-    batch_size: int = _setting("count", 1024, "Tuples of a full batch.", per_component=True, least=1)
+    batch_size: int = _setting(
+        "count", 1024, "Tuples of a full batch, which leaves at once. Up to four leave as one frame.", per_component=True, least=1
+    )
     batch_bytes: int = _setting("size", 64 << 10, "Bytes of values of a full batch.", per_component=True, least=1)
     flush_interval_s: float = _setting("duration", 0.005, "Age at which a batch leaves that is not full.", per_component=True)
     queue_time_s: float | None = _setting(
@@ -207,7 +209,7 @@ class TopologyConfig:
         "twentieth of `message_timeout` or `checkpoint_interval` if that is less; off: `edge_window` alone bounds them.",
         optional=True, per_component=True,
     )  # fmt: skip
-    edge_window: int = _setting("count", 16, "Frames of one edge that the receiver has not confirmed yet, at most.", least=1)
+    edge_window: int = _setting("count", 64, "Frames of one edge that the receiver has not confirmed yet, at most.", least=1)
     outbox_limit: int = _setting("count", 64, "Frames that a task may hold back before it takes no more input.", least=1)
     max_frame_bytes: int = _setting("size", 16 << 20, "The largest frame of data that is sent or accepted.", least=4 << 20)
     max_control_frame_bytes: int = _setting("size", 1 << 20, "The largest frame of verdicts that an acker sends.", least=1024)

@@ -348,7 +348,7 @@ PLANTS: dict[Plant, tuple[set[int], tuple[int, ...]]] = {
     ack_wins_over_fail: ({1, 2}, (43,)),
     repeated_init_is_accepted: ({3}, (0,)),
     epoch_is_not_checked: ({6, 11}, (5,)),
-    gap_is_ignored: ({6}, (7,)),
+    gap_is_ignored: ({6}, (8,)),
     processing_after_a_gap: ({6}, (8,)),
     pending_is_not_failed_at_a_reset: ({2}, (0,)),
     acker_expires_before_the_spout: ({2}, (6,)),

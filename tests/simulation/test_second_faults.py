@@ -27,7 +27,7 @@ from tests.simulator.random_checkpoint_scenarios import SETTINGS
 from tests.simulator.topologies import Part
 
 SEEDS = 48
-DEATHS_IN_A_WRITE = 24
+DEATHS_IN_A_WRITE = 36
 
 
 def scenario(seed: int) -> CheckpointScenario:

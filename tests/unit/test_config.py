@@ -132,7 +132,7 @@ def test_the_defaults_are_valid_and_say_what_the_design_says() -> None:
     config = TopologyConfig()
     config.validate()
     assert (config.message_timeout_s, config.max_spout_pending, config.ackers, config.attempts) == (30.0, 10_000, 1, 3)
-    assert (config.batch_size, config.batch_bytes, config.flush_interval_s, config.edge_window) == (1024, 65536, 0.005, 16)
+    assert (config.batch_size, config.batch_bytes, config.flush_interval_s, config.edge_window) == (1024, 65536, 0.005, 64)
     assert (config.heartbeat_s, config.worker_timeout_s, config.master_timeout_s) == (1.0, 5.0, 60.0)
 
 

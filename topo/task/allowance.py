@@ -19,6 +19,7 @@ from __future__ import annotations
 from math import inf
 
 from topo.config import TopologyConfig
+from topo.wire.batcher import BATCHES
 
 GROWTH = 4
 """How much larger a size is than the one before, at most."""
@@ -91,4 +92,4 @@ def make_allowance(config: TopologyConfig, senders: int, limit_s: float | None) 
     limits = [config.queue_time_s or inf]
     if limit_s is not None:
         limits.append(limit_s / QUEUE_SHARE)
-    return Allowance(min(limits), senders * config.edge_window * config.batch_size)
+    return Allowance(min(limits), senders * config.edge_window * BATCHES * config.batch_size)

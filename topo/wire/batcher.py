@@ -14,6 +14,9 @@ from topo.wire.frames import Anchoring, Columns
 PIECES = 4
 """Frames that an allowance is cut into, so that the receiver works on one while the next is under way."""
 
+BATCHES = 4
+"""Full batches that leave as one frame at most where so many are at hand: fewer, larger frames cost both ends less."""
+
 BATCH_SIZE = 1024
 """Tuples."""
 BATCH_BYTES = 64 * 1024
@@ -24,21 +27,22 @@ class EdgeBuffer:
 
     Attributes:
         oldest: when the oldest tuple inside entered, as given to `extend`; None when the buffer is empty.
-        limit: tuples of a piece at most, as the receiver wants them; the batch size unless it is set.
+        limit: tuples that fill a piece, as the receiver wants them; the batch size unless it is set.
+        most: tuples of a piece where more are at hand than fill it; 0: no more than fill it.
         ahead: tuples beyond the receiver's limit that leave first. A piece may be a fraction of them: the receiver has
             worked them off by then, so the pieces of a burst grow however little it has granted before.
     """
 
     __slots__ = (
         "_anchoring", "_batch_bytes", "_batch_size", "_counts", "_edges", "_fit", "_newest", "_roots", "_rows", "_sealed",
-        "_timed", "_timestamps", "ahead", "limit", "oldest",
+        "_timed", "_timestamps", "ahead", "limit", "most", "oldest",
     )  # fmt: skip
 
     def __init__(self, batch_size: int = BATCH_SIZE, batch_bytes: int = BATCH_BYTES) -> None:
         self._batch_size = batch_size
         self._batch_bytes = batch_bytes
         self._fit = self.limit = batch_size
-        self.ahead = 0
+        self.most = self.ahead = 0
         self._sealed: list[Columns] = []
         self._anchoring = Anchoring.NONE
         self._timed = False
@@ -58,8 +62,8 @@ class EdgeBuffer:
 
     @property
     def piece_size(self) -> int:
-        """How many tuples the next piece has: the receiver's limit, or fewer when rows have turned out to be large."""
-        return min(self._fit, max(self.limit, self.ahead // PIECES))
+        """How many tuples fill the next piece: the receiver's limit, or fewer when rows have turned out to be large."""
+        return min(self._fit, self._batch_size, max(self.limit, self.ahead // PIECES))
 
     def extend(self, now: float, columns: Columns) -> None:
         """Append tuples, at least one, that enter at `now`, which is never earlier than in the call before."""
@@ -104,7 +108,7 @@ class EdgeBuffer:
         """Learn what a piece became: `rows` tuples took `size` bytes. The next pieces stay near the batch bytes."""
         fitting = max(1, self._batch_bytes * rows // max(size, 1))
         # Shrink at once, grow by a half: one small piece among large ones must not undo the estimate.
-        self._fit = min(self._batch_size, fitting, self._fit + self._fit // 2 + 1)
+        self._fit = min(max(self._batch_size, self.most), fitting, self._fit + self._fit // 2 + 1)
 
     def roots(self) -> list[Column]:
         """Return the roots of all there is."""
@@ -130,6 +134,7 @@ class EdgeBuffer:
     def _take_full(self) -> list[Columns]:
         left, sizes = len(self._rows), []
         while left >= (size := self.piece_size):
+            size = max(size, min(left, self._fit, self.most))
             sizes.append(size)
             left -= size
             self.ahead += size

@@ -78,7 +78,7 @@ def test_confirmations_grant_more_tuples_to_a_fast_bolt() -> None:
         task.run()
         task.confirm_all()
         granted.append(task.frames(FrameKind.CONFIRM)[-1].mark)
-    assert granted[:4] == [4, 16, 64, 256] and granted[-1] == 16 * 1024
+    assert granted[:4] == [4, 16, 64, 256] and granted[-1] == 64 * 4 * 1024
 
 
 def test_a_bolt_that_takes_a_second_grants_one_tuple() -> None:

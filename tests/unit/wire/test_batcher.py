@@ -120,6 +120,26 @@ def test_large_rows_make_small_pieces_at_once_and_small_rows_bring_the_size_back
     assert sizes[-1] == 512
 
 
+def test_rows_at_hand_beyond_a_full_batch_leave_with_it():
+    buffer = EdgeBuffer(batch_size=4)
+    buffer.most = 16
+    for _ in range(5):
+        buffer.note_packed(4, 40)
+    for count, expected in ((3, []), (1, [4]), (11, [11]), (37, [16, 16, 5]), (18, [16]), (1, [])):
+        add(buffer, 0, count)
+        assert [len(piece.rows) for piece in buffer.cut()] == expected
+    assert len(buffer) == 3, "fewer than fill a piece stay"
+
+
+def test_large_rows_leave_with_no_more_than_the_batch_bytes():
+    buffer = EdgeBuffer(batch_size=4, batch_bytes=100)
+    buffer.most = 16
+    for _ in range(5):
+        buffer.note_packed(6, 60)
+    add(buffer, 0, 25)
+    assert [len(piece.rows) for piece in buffer.cut()] == [10, 10, 5]
+
+
 def test_a_row_larger_than_the_batch_bytes_travels_alone():
     buffer = EdgeBuffer()
     buffer.note_packed(1, 10_000_000)

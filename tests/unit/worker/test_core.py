@@ -37,7 +37,9 @@ def test_what_is_handed_over_in_memory_comes_to_the_same_as_what_is_sent(window:
     packed = {task.id: task.statistics().counters for task in host.worker.tasks.values()}
     spread = {task.id: task.statistics().counters for task in ring.tasks.values()}
     for task in packed:
-        for name in ("emitted", "transferred", "executed", "acked", "failed"):
+        # An acker counts ids, which each task adds up by frame; frames to another worker may have several full batches.
+        executed = () if task in ring.plan.ackers else ("executed",)
+        for name in ("emitted", "transferred", *executed, "acked", "failed"):
             assert getattr(packed[task], name) == getattr(spread[task], name)
 
 
