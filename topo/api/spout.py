@@ -27,9 +27,11 @@ class SourceSignals(Protocol):
     def nothing_before(self, seconds: float) -> None:
         """Say that the source has no message for that long, so `next_tuple` need not be called before.
 
-        Counts from the return of this call of `next_tuple`, which may have emitted. The next one comes earlier when an action of
-        `context.executor`, or of another thread, has run in the task. Without it, a spout that has emitted nothing is called
-        again after 0.25 ms, and ever less often: every 20 ms in the end. A `BlockingSpout` is not polled and needs none of this.
+        Counts from the return of this call of `next_tuple`, which may have emitted; less than 0.25 ms, and more than 0, counts as
+        0.25 ms, so that messages that are due shortly after one another leave together. The next call comes earlier when an
+        action of `context.executor`, or of another thread, has run in the task. Without it, a spout that has emitted nothing is
+        called again after 0.25 ms, and ever less often: every 20 ms in the end. A `BlockingSpout` is not polled and needs none
+        of this.
 
         Args:
             seconds: 0 or more; the next call of `nothing_before` replaces it.

@@ -15,7 +15,7 @@ PIECES = 4
 """Frames that an allowance is cut into, so that the receiver works on one while the next is under way."""
 
 BATCHES = 4
-"""Full batches that leave as one frame at most where so many are at hand: fewer, larger frames cost both ends less."""
+"""Full batches that leave as one frame at most where that many are at hand: fewer, larger frames cost both ends less."""
 
 BATCH_SIZE = 1024
 """Tuples."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topo.task.runners.polling import LONGEST_ERROR_WAIT_S, Polling
+from topo.task.runners.polling import FIRST_WAIT_S, LONGEST_ERROR_WAIT_S, Polling
 from topo.task.runners.stall_watch import STALL_S, StallWatch
 
 
@@ -51,6 +51,15 @@ def test_a_wait_that_the_spout_has_named_counts_as_the_polls_that_it_replaces() 
     polling.emitted()
     polling.silent(16.0, 5.0)
     assert polling.idle_polls == 1
+
+
+def test_a_short_wait_is_prolonged_and_none_is_not() -> None:
+    """Messages due one after the other would each be sent alone; a spout that is late names 0, and catches up."""
+    polling = Polling()
+    polling.silent(10.0, 0.000_01)
+    assert polling.at == 10.0 + FIRST_WAIT_S
+    polling.silent(11.0, 0.0)
+    assert polling.at == 11.0
 
 
 def test_a_mail_ends_the_wait_that_the_spout_has_named() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 FIRST_WAIT_S = 0.000_25
-"""How long a spout without a message waits before it is asked again."""
+"""How long a spout without a message waits before it is asked again, at least: a spout whose messages are due one after the other
+would otherwise send each alone, and keep a processor busy that the tasks after it need."""
 PATIENT_POLLS = 10
 """How often it is asked at that pace before the wait doubles each time."""
 LONGEST_WAIT_S = 0.02
@@ -43,7 +44,7 @@ class Polling:
         """It has declared that it has no message for that long; the wait counts as the polls that it replaces."""
         self.idle_polls += 1 + int(self._silent_s / LONGEST_WAIT_S)
         self._wait_s, self._silent_s = FIRST_WAIT_S, seconds
-        self.at = now + seconds
+        self.at = now + (max(seconds, FIRST_WAIT_S) if seconds else 0.0)
 
     def raised(self, now: float) -> None:
         """It has raised: back off."""
