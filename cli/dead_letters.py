@@ -85,6 +85,7 @@ def replay(
     Options that choose dead letters are combined. Not with delivery=exactly_once.
     """
     from topo.master_process.client import Client
+    from topo_cli.exits import Exit
     from topo_cli.letter_files import chosen, replayed
     from topo_cli.output import print_json, talk
 
@@ -93,17 +94,19 @@ def replay(
     client = Client(name, home)
     numbers = chosen(client.folder, ids, where, component, cause)
     answer = replayed(client.request, numbers, deadline, dry_run=dry_run)
+    count = len(answer["asked"])
     if as_json:
         print_json({"topology": name, "dry_run": dry_run, **answer})
-        return
-    for number, why in answer["refused"].items():
-        click.echo(f"{number}: cannot be emitted again: {why}")
-    for number, state in answer["known"].items():
-        click.echo(f"{number}: {state} already")
-    count = len(answer["asked"])
-    click.echo(f"{count} of {len(numbers)} dead letters {'would be' if dry_run else 'are'} emitted again")
-    if count and not dry_run:
-        talk(f"next: topo dead-letters {name}")
+    else:
+        for number, why in answer["refused"].items():
+            click.echo(f"{number}: cannot be emitted again: {why}")
+        for number, state in answer["known"].items():
+            click.echo(f"{number}: {state} already")
+        click.echo(f"{count} of {len(numbers)} dead letters {'would be' if dry_run else 'are'} emitted again")
+        if count and not dry_run:
+            talk(f"next: topo dead-letters {name}")
+    if answer["refused"] and not count and not answer["known"]:
+        raise SystemExit(Exit.FAILED)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from topo_cli.exits import Failed
-from topo_cli.options import examples
+from topo_cli.options import FolderPath, examples
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SUFFIX = ".template"
 
 
 @click.command(epilog=examples("topo init first && cd first && topo run wordcount.py", "topo init --streams typed"))
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("folder", metavar="DIR", type=FolderPath(file_okay=False, path_type=Path))
 @click.option("--streams", "is_streams", is_flag=True, help="Write a program of typed streams in place of spouts and bolts.")
 def command(folder: Path, *, is_streams: bool) -> None:
     """Write a topology that counts words, and a passing test of it, to DIR. Existing files are not overwritten."""

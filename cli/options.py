@@ -133,12 +133,12 @@ def _place(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
-class _Folder(click.Path):
+class FolderPath(click.Path):
     """A folder, whose name is not empty."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not str(value):
-            self.fail(_EMPTY, param, ctx)
+            self.fail(_EMPTY if isinstance(param, click.Option) else "it is empty; name a folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -157,7 +157,7 @@ topology_argument = click.argument("topology", metavar="TOPOLOGY")
 _no_more_arguments = click.argument("more", nargs=-1, metavar="", callback=_no_more, expose_value=False)
 home_option = click.option(
     "--home",
-    type=_Folder(file_okay=False, path_type=Path),
+    type=FolderPath(file_okay=False, path_type=Path),
     callback=_home,
     help="State folder, by default $TOPO_HOME or topo in the XDG state folder.",
 )

@@ -212,6 +212,13 @@ def test_relative_paths_mean_the_same_in_the_background(tmp_path: Path, backgrou
     assert "2  two" in piped("logs", "word-count", "-f").out
 
 
+def test_a_project_without_a_folder_is_refused(tmp_path: Path) -> None:
+    """As by a variable of a script that is not set: it would be written here."""
+    refused = piped("init", "", cwd=tmp_path)
+    assert refused.code == 2 and "it is empty; name a folder" in refused.err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(("options", "counted"), [((), "     3 river"), (("--streams",), "     4 a")])
 def test_a_project_that_init_writes_runs_and_its_test_passes(tmp_path: Path, options: tuple[str, ...], counted: str) -> None:
     made = piped("init", *options, tmp_path / "my first")

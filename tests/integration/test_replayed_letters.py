@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.drive import piped
 from tests.integration.support import ENDLESS, SINK, Scene, acked, eventually, flow, kill, pid_of
 from topo.errors import UserError
 from topo.launch.leftovers import end_leftovers
@@ -70,6 +71,8 @@ def test_a_letter_is_emitted_again_once_however_often_one_asks(scene: Scene) -> 
     with pytest.raises(UserError, match="valu"):
         chosen(running.folder, None, "valu > 10", None, None)
     assert replay(running, [1, 2, 3, 999_999])["refused"] == {"999999": "there is no such dead letter"}
+    refused = piped("dead-letters", "replay", running.name, "--ids", "999999", "--home", running.folder.path.parents[1])
+    assert refused.code == 1 and "999999: cannot be emitted again: there is no such dead letter" in refused.out
     eventually(all_are(running, [1, 2, 3], "done"))
     assert replay(running, [1, 2, 3]) == {"asked": [], "known": {"1": "done", "2": "done", "3": "done"}, "refused": {}}
     lines = scene.lines()

@@ -168,6 +168,10 @@ class Metrics:
         if metric is None:
             if not isinstance(name, str):
                 raise ConfigError(f"the name of a metric is a str; got {name!r} ({type(name).__name__})")
+            if not name or not name.isprintable():
+                raise ConfigError(
+                    f"the name of a metric is printed in tables: {name!r} is empty or has characters that cannot be"
+                )
             metric = self._metrics[name] = kind()
         if not isinstance(metric, kind):
             raise ConfigError(f"metric {name!r} is a {type(metric).__name__.lower()} already; choose another name")

@@ -51,6 +51,12 @@ def test_a_name_stands_for_one_kind_of_metric() -> None:
         metrics.gauge("size")
 
 
+@pytest.mark.parametrize("name", ["", "two\nlines", "\x1b[2J"])
+def test_a_name_that_breaks_a_table_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="empty or has characters that cannot be"):
+        Metrics().counter(name)
+
+
 def test_a_snapshot_does_not_change_afterwards() -> None:
     histogram = Histogram()
     histogram.record(1)
