@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from topo.storage.submitted import SparkCluster
 
 F = TypeVar("F", bound=Callable[..., Any])
-_EMPTY = "it is empty; name a place, or leave the option out"
+_EMPTY = "it is empty; name a place, or leave it out"
 
 DEADLINE_S = 10.0
 
@@ -138,7 +138,7 @@ class FolderPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not str(value):
-            self.fail(_EMPTY if isinstance(param, click.Option) else "it is empty; name a folder", param, ctx)
+            self.fail(_EMPTY, param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -38,7 +38,7 @@ def test_an_empty_place_is_refused(command: str, option: str, capsys: pytest.Cap
     """As by a variable of a script that is not set: a submit would begin from the beginning."""
     result = call(capsys, *command.split(), option, "")
     assert result.code == Exit.USAGE
-    assert f"Invalid value for '{option}': it is empty; name a place, or leave the option out" in result.err
+    assert f"Invalid value for '{option}': it is empty; name a place, or leave it out" in result.err
 
 
 def test_workers_has_an_option_of_its_own() -> None:

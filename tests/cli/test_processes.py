@@ -215,7 +215,7 @@ def test_relative_paths_mean_the_same_in_the_background(tmp_path: Path, backgrou
 def test_a_project_without_a_folder_is_refused(tmp_path: Path) -> None:
     """As by a variable of a script that is not set: it would be written here."""
     refused = piped("init", "", cwd=tmp_path)
-    assert refused.code == 2 and "it is empty; name a folder" in refused.err
+    assert refused.code == 2 and "it is empty; name a place" in refused.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -145,7 +145,8 @@ class Metrics:
     """The metrics of one task, made on first use: `context.metrics.counter("skipped").add()`.
 
     Ask for a metric once, in `open` or `prepare`, and keep it. Names are for things there are few of: never put a key, an id
-    or a value of the data into one.
+    or a value of the data into one. A name that is empty or not printable, or stands for a metric of another kind, raises a
+    ConfigError.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from topo.task.commands import SendFrame, TaskCommand
 from topo.task.flow_control import UNLIMITED_WINDOW, OutEdge
 from topo.task.observer import TaskObserver
 from topo.user_errors import blame_place
-from topo.wire.batcher import BATCHES, EdgeBuffer
+from topo.wire.batcher import EdgeBuffer
 from topo.wire.codec import Codec
 from topo.wire.columns import pack_columns
 from topo.wire.frames import HEADER_BYTES, Columns, Frame, FrameKind, SenderStamp, columns_frame, data_frame, encode
@@ -139,10 +139,13 @@ class Outbox:
             self.observer.rows_routed(TaskId(self._stamp.sender), target, stream, columns)
         buffer = self._buffers.get((target, stream))
         if buffer is None:
-            most = 1 if stream in self.columnar else self._batch_size
-            buffer = self._buffers[target, stream] = EdgeBuffer(most, self._batch_bytes)
+            is_columnar = stream in self.columnar
+            buffer = (
+                EdgeBuffer(1, self._batch_bytes, batches=1) if is_columnar else EdgeBuffer(self._batch_size, self._batch_bytes)
+            )
+            self._buffers[target, stream] = buffer
             self._streams.setdefault(target, []).append(stream)
-            self._bound(self.edges[target], stream, buffer)
+            buffer.limit = self.edges[target].piece(self._batch_size)
         if self.oldest is None:
             self.oldest = self.now
         if buffer.limit < self._batch_size:
@@ -208,7 +211,7 @@ class Outbox:
         if allowance != edge.allowance:
             edge.allowance = allowance
             for stream in self._streams.get(target, ()):
-                self._bound(edge, stream, self._buffers[target, stream])
+                self._buffers[target, stream].limit = edge.piece(self._batch_size)
         confirmed = edge.confirmed
         released = edge.confirm(number, self.now, allowance)
         self._unconfirmed -= edge.confirmed - confirmed
@@ -277,12 +280,6 @@ class Outbox:
         self._starved.discard(target)
         for stream in self._streams.get(target, ()):
             self._flush_buffer(target, stream, self._buffers[target, stream])
-
-    def _bound(self, edge: OutEdge, stream: int, buffer: EdgeBuffer) -> None:
-        """Size the frames of a buffer by the grant of their receiver."""
-        buffer.limit = edge.piece(self._batch_size)
-        is_bounded = buffer.limit < self._batch_size or stream in self.columnar
-        buffer.most = 0 if is_bounded else BATCHES * self._batch_size
 
     def _flush_buffer(self, target: TaskId, stream: int, buffer: EdgeBuffer) -> None:
         buffer.ahead = self.edges[target].beyond

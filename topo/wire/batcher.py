@@ -28,21 +28,22 @@ class EdgeBuffer:
     Attributes:
         oldest: when the oldest tuple inside entered, as given to `extend`; None when the buffer is empty.
         limit: tuples that fill a piece, as the receiver wants them; the batch size unless it is set.
-        most: tuples of a piece where more are at hand than fill it; 0: no more than fill it.
         ahead: tuples beyond the receiver's limit that leave first. A piece may be a fraction of them: the receiver has
             worked them off by then, so the pieces of a burst grow however little it has granted before.
     """
 
     __slots__ = (
-        "_anchoring", "_batch_bytes", "_batch_size", "_counts", "_edges", "_fit", "_newest", "_roots", "_rows", "_sealed",
-        "_timed", "_timestamps", "ahead", "limit", "most", "oldest",
+        "_anchoring", "_batch_bytes", "_batch_size", "_counts", "_edges", "_fit", "_most", "_newest", "_roots", "_rows",
+        "_sealed", "_timed", "_timestamps", "ahead", "limit", "oldest",
     )  # fmt: skip
 
-    def __init__(self, batch_size: int = BATCH_SIZE, batch_bytes: int = BATCH_BYTES) -> None:
+    def __init__(self, batch_size: int = BATCH_SIZE, batch_bytes: int = BATCH_BYTES, batches: int = BATCHES) -> None:
+        """Make an empty buffer; `batches`: full batches that may leave as one piece."""
         self._batch_size = batch_size
+        self._most = batches * batch_size
         self._batch_bytes = batch_bytes
         self._fit = self.limit = batch_size
-        self.most = self.ahead = 0
+        self.ahead = 0
         self._sealed: list[Columns] = []
         self._anchoring = Anchoring.NONE
         self._timed = False
@@ -108,7 +109,7 @@ class EdgeBuffer:
         """Learn what a piece became: `rows` tuples took `size` bytes. The next pieces stay near the batch bytes."""
         fitting = max(1, self._batch_bytes * rows // max(size, 1))
         # Shrink at once, grow by a half: one small piece among large ones must not undo the estimate.
-        self._fit = min(max(self._batch_size, self.most), fitting, self._fit + self._fit // 2 + 1)
+        self._fit = min(self._most, fitting, self._fit + self._fit // 2 + 1)
 
     def roots(self) -> list[Column]:
         """Return the roots of all there is."""
@@ -134,7 +135,9 @@ class EdgeBuffer:
     def _take_full(self) -> list[Columns]:
         left, sizes = len(self._rows), []
         while left >= (size := self.piece_size):
-            size = max(size, min(left, self._fit, self.most))
+            if self.limit >= self._batch_size:
+                # The receiver is fast: rows at hand leave together.
+                size = max(size, min(left, self._fit, self._most))
             sizes.append(size)
             left -= size
             self.ahead += size

@@ -122,7 +122,6 @@ def test_large_rows_make_small_pieces_at_once_and_small_rows_bring_the_size_back
 
 def test_rows_at_hand_beyond_a_full_batch_leave_with_it():
     buffer = EdgeBuffer(batch_size=4)
-    buffer.most = 16
     for _ in range(5):
         buffer.note_packed(4, 40)
     for count, expected in ((3, []), (1, [4]), (11, [11]), (37, [16, 16, 5]), (18, [16]), (1, [])):
@@ -133,7 +132,6 @@ def test_rows_at_hand_beyond_a_full_batch_leave_with_it():
 
 def test_large_rows_leave_with_no_more_than_the_batch_bytes():
     buffer = EdgeBuffer(batch_size=4, batch_bytes=100)
-    buffer.most = 16
     for _ in range(5):
         buffer.note_packed(6, 60)
     add(buffer, 0, 25)
