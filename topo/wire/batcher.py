@@ -109,7 +109,8 @@ class EdgeBuffer:
         """Learn what a piece became: `rows` tuples took `size` bytes. The next pieces stay near the batch bytes."""
         fitting = max(1, self._batch_bytes * rows // max(size, 1))
         # Shrink at once, grow by a half: one small piece among large ones must not undo the estimate.
-        self._fit = min(self._most, fitting, self._fit + self._fit // 2 + 1)
+        most = self._most if self.limit >= self._batch_size else self._batch_size
+        self._fit = min(most, fitting, self._fit + self._fit // 2 + 1)
 
     def roots(self) -> list[Column]:
         """Return the roots of all there is."""
