@@ -14,7 +14,7 @@ from topo.streams.functions import keeps_as_given, own_copy
 from topo.streams.process import OUT_EMIT, First, KeyedProcess, declared_state, install
 from topo.streams.records import KEY, Layout, layout_of
 from topo.streams.results import SideOutput
-from topo.user_errors import call_for_effect, returned
+from topo.user_errors import returned
 
 
 class KeyedProcessBolt(ProcessBolt):
@@ -58,7 +58,8 @@ class KeyedProcessBolt(ProcessBolt):
         """Call the user's function."""
         out = self._out
         out.collect, out.key = collector.emit, context.key
-        call_for_effect(self._user.on_timer, timestamp, context, out, fix=OUT_EMIT)
+        if (value := self._user.on_timer(timestamp, context, out)) is not None:
+            raise returned(self._user.on_timer, value, OUT_EMIT)
 
     def close(self) -> None:
         """Close the user's object."""

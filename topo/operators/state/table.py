@@ -82,7 +82,16 @@ class StateTable:
         that becomes empty is dropped as it is.
         """
         rows = self._namespaces.get(namespace)
-        self._splice(namespace, key, None if rows is None else rows.get(key), start, stop, elements)
+        cell = None if rows is None else rows.get(key)
+        if rows is None or cell is None:
+            if elements:
+                self.load(namespace, key, list(elements))
+        elif stop - start >= len(cell) and not elements:
+            self._drop(namespace, key)
+        else:
+            if self._frozen is not None and self._shares(namespace, key, cell):
+                cell = rows[key] = cell.copy()
+            cell[start:stop] = elements
 
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
         """Return one value of a cell that is a dict, or the default."""
@@ -182,18 +191,6 @@ class StateTable:
             self._frozen = None
             return False
         return frozen.cells.get(namespace, {}).get(key) is cell
-
-    def _splice(self, namespace: Hashable, key: Hashable, cell: Any, start: int, stop: int, elements: Collection[Any]) -> None:
-        if cell is None:
-            if elements:
-                self.load(namespace, key, list(elements))
-        elif stop - start >= len(cell) and not elements:
-            self._drop(namespace, key)
-        else:
-            if self._shares(namespace, key, cell):
-                cell = cell.copy()
-                self.load(namespace, key, cell)
-            cell[start:stop] = elements
 
     def _drop(self, namespace: Hashable, key: Hashable) -> None:
         rows = self._namespaces.get(namespace)

@@ -107,13 +107,16 @@ class UndoableTable(StateTable):
         super().extend(namespace, key, elements)
 
     def splice(self, namespace: Hashable, key: Hashable, start: int, stop: int, elements: Collection[Any]) -> None:
-        cell = self.peek(namespace, key)
-        if cell is None or (not elements and stop - start >= len(cell)):
-            # The cell leaves the table as it is.
-            self._note(namespace, key, cell)
+        rows = self._namespaces.get(namespace)
+        cell = None if rows is None else rows.get(key)
+        if cell is None:
+            self._log.note(self._drop, namespace, key)
+        elif stop - start >= len(cell) and not elements:
+            # It leaves the table as it is.
+            self._log.note(self.load, namespace, key, cell)
         else:
             self._log.note(StateTable.splice, self, namespace, key, start, start + len(elements), cell[start:stop])
-        self._splice(namespace, key, cell, start, stop, elements)
+        StateTable.splice(self, namespace, key, start, stop, elements)
 
     def entry(self, namespace: Hashable, key: Hashable, entry: Hashable, default: Any) -> Any:
         value = super().entry(namespace, key, entry, default)
