@@ -27,7 +27,7 @@ from topo.task.router_factory import custom_groupings
 from topo.task.task import Task
 from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
-from topo.wire.codec import Codec
+from topo.wire.codec import Codec, split_packed
 from topo.wire.serializers import SerializerRegistry
 from topo.worker.connections import Connections, bind_inbox
 from topo.worker.core import InFlightTracker, Worker
@@ -75,7 +75,8 @@ class SimulatedNote:
 
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
         """Note a batch."""
-        self.content = InFlightTuples(tuple(unpack_words(roots)), tuple(positions))
+        each = [(spout, position) for spout, packed in positions for position in split_packed(packed)]
+        self.content = InFlightTuples(tuple(unpack_words(roots)), tuple(each))
         self._process.observer.work_noted(task, self.content.roots)
         self._process.take_risk()
 

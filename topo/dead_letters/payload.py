@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from topo.wire.codec import MAX_ELEMENTS, Codec
+from topo.wire.codec import MAX_ELEMENTS, Codec, join_packed
 
 MAX_VALUES = 15 << 20
 """Bytes of values in a dead letter; a message to the master may not be much longer."""
@@ -26,13 +26,13 @@ def pack_or_say(codec: Codec, value: Any) -> bytes:
     return codec.pack_value(in_words(value))
 
 
-def pack_or_say_each(codec: Codec, values: Sequence[Any]) -> list[bytes]:
-    """Return what `pack_or_say` does for each of some values: short ones cost a third of it."""
+def pack_or_say_each(codec: Codec, values: Sequence[Any]) -> bytes:
+    """Return the array of what `pack_or_say` gives for each of some values; of short ones all are packed in one call."""
     with suppress(Exception):
-        packed = [codec.pack_value(value) for value in values]
-        if max(map(len, packed), default=0) <= MAX_ELEMENTS:
+        packed = codec.pack_values(values)
+        if len(packed) <= MAX_ELEMENTS:
             return packed
-    return [pack_or_say(codec, value) for value in values]
+    return join_packed(pack_or_say(codec, value) for value in values)
 
 
 def is_array(packed: bytes) -> bool:

@@ -58,8 +58,9 @@ class KeyedProcessBolt(ProcessBolt):
         """Call the user's function."""
         out = self._out
         out.collect, out.key = collector.emit, context.key
-        if (value := self._user.on_timer(timestamp, context, out)) is not None:
-            raise returned(self._user.on_timer, value, OUT_EMIT)
+        on_timer: Callable[..., object] = self._user.on_timer
+        if (value := on_timer(timestamp, context, out)) is not None:
+            raise returned(on_timer, value, OUT_EMIT)
 
     def close(self) -> None:
         """Close the user's object."""

@@ -35,7 +35,7 @@ from topo.tracking.suspects import InFlightTuples
 from topo.transport.base import Outlet
 from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
 from topo.wire import control
-from topo.wire.codec import Codec
+from topo.wire.codec import Codec, split_packed
 from topo.wire.envelope import unpack
 from topo.wire.frames import parse
 from topo.worker.connections import Connections, bind_inbox
@@ -66,7 +66,8 @@ class _Marker:
         self.in_flight: InFlightTuples | None = None
 
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
-        self.in_flight = InFlightTuples(tuple(unpack_words(roots)), tuple(positions))
+        each = [(spout, position) for spout, packed in positions for position in split_packed(packed)]
+        self.in_flight = InFlightTuples(tuple(unpack_words(roots)), tuple(each))
 
     def clear(self) -> None:
         """Mark that no tuple is in processing."""

@@ -100,6 +100,10 @@ class PositionReports:
         """Return the id that the spout has given to a message."""
         return message if self._on_committed is None else message[:2]
 
+    def of(self, messages: list[Any]) -> list[Any]:
+        """Return the ids that the spout has given to messages."""
+        return messages if self._on_committed is None else list(map(self.position_of, messages))
+
     @property
     def _by_partition(self) -> PartitionTracker:
         assert isinstance(self._tracker, PartitionTracker)

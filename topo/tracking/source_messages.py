@@ -344,10 +344,10 @@ class SourceMessages:
 
     # -- positions -------------------------------------------------------------------------------------------------------
 
-    def positions_of(self, roots: Iterable[int]) -> list[bytes]:
-        """Return, packed, the positions of those of the roots that are pending here."""
-        position_of = self._positions.position_of
-        return pack_or_say_each(self._codec, [position_of(message) for message, _, _ in self.pending.find(roots)])
+    def positions_of(self, roots: Iterable[int]) -> bytes:
+        """Return the positions of those of the roots that are pending here as a packed array; nothing where none is."""
+        found = self._positions.of([message for message, _, _ in self.pending.find(roots)])
+        return pack_or_say_each(self._codec, found) if found else b""
 
     def commit(self, now: float, *, at_once: bool = False) -> None:
         """Report the position up to which everything is done, now and then, when it has changed."""

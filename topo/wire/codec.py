@@ -8,7 +8,7 @@ counted while it is unpacked. The worst that fits (a megabyte of empty maps) tak
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -56,6 +56,16 @@ class PackResult(NamedTuple):
     payload: bytes
     kept: Sequence[int]
     rejected: list[Rejection]
+
+
+def join_packed(elements: Iterable[bytes]) -> bytes:
+    """Return the array of some packed values."""
+    return msgspec.msgpack.encode([msgspec.Raw(element) for element in elements])
+
+
+def split_packed(array: bytes) -> list[bytes]:
+    """Return the elements of a packed array, each packed."""
+    return list(map(bytes, _split(array)))
 
 
 class Codec:
@@ -235,6 +245,14 @@ class Codec:
         except Exception as error:
             type_name, reason = _explain(value, error)
             raise UnsupportedValueError(f"{type_name}: {reason}") from error
+
+    def pack_values(self, values: Sequence[Any]) -> bytes:
+        """Return values packed as one array.
+
+        Raises:
+            Exception: one of them cannot be carried.
+        """
+        return self._pack(values, is_flat=_FLAT.issuperset(map(type, values)))
 
     def unpack_value(self, payload: Column) -> Any:
         """Return what `pack_value` packed. Raises FrameError and MemoryError as `unpack_rows` does."""

@@ -62,7 +62,7 @@ class CrashMarker(Protocol):
     """The shell's record of the tuples in processing, which outlives the process."""
 
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
-        """Write a batch: packed roots, and the packed positions of those that a spout of this worker emitted."""
+        """Write a batch: packed roots, and, by spout of this worker, the packed array of the positions of those it emitted."""
 
     def clear(self) -> None:
         """Mark that no tuple is in processing."""
@@ -84,7 +84,8 @@ class InFlightTracker:
     def hold(self, task: TaskId, roots: bytes) -> None:
         """The task runs user code on tuples of these roots (packed words)."""
         if not self._is_final:
-            positions = [(source.task, one) for source in self.sources for one in source.positions_of(unpack_words(roots))]
+            found = [(source.task, source.positions_of(unpack_words(roots))) for source in self.sources]
+            positions = [(task_id, packed) for task_id, packed in found if packed]
             self._held.append((task, roots, positions))
             self._marker.write(task, roots, positions)
 

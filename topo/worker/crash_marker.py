@@ -18,10 +18,12 @@ import struct
 from pathlib import Path
 
 import msgpack
+import msgspec
 from msgspec import Struct
 
 from topo.errors import TopoEnvironmentError
 from topo.ids import ID_BYTES, TaskId
+from topo.wire.codec import join_packed, split_packed
 
 MARKER_BYTES = 1 << 20
 """Size of the file, of which only written pages take memory or disk: room for the roots of some 130,000 tuples."""
@@ -70,7 +72,7 @@ class CrashMarkerFile:
         self._number = 0
 
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
-        """Write a batch: packed roots, and the packed positions of those that a spout of this worker emitted."""
+        """Write a batch: packed roots, and, by spout of this worker, the packed array of the positions of those it emitted."""
         packed = msgpack.packb(positions) if positions else b""
         truncated = len(roots) + len(packed) > self._room
         if truncated:
@@ -86,11 +88,13 @@ class CrashMarkerFile:
         """Keep as many as fit, roots before positions: without a root no message is suspected."""
         roots = roots[: self._room // ID_BYTES * ID_BYTES]
         room = self._room - len(roots)
-        while positions:
-            packed: bytes = msgpack.packb(positions)
+        each = [(spout, position) for spout, packed in positions for position in split_packed(packed)]
+        while each:
+            by_spout = {spout: join_packed(position for of, position in each if of == spout) for spout, _ in each}
+            packed: bytes = msgpack.packb(list(by_spout.items()))
             if len(packed) <= room:
                 return roots, packed
-            positions = positions[: len(positions) // 2]
+            each = each[: len(each) // 2]
         return roots, b""
 
     def clear(self) -> None:
@@ -125,7 +129,8 @@ def read_marker(path: Path) -> CrashMark | None:
         middle = _HEADER.size + roots_size
         roots = struct.unpack(f"={roots_size // ID_BYTES}Q", data[_HEADER.size : middle])
         packed = data[middle : middle + positions_size]
-        positions = tuple((TaskId(spout), position) for spout, position in msgpack.unpackb(packed)) if packed else ()
-    except (OSError, ValueError, struct.error, msgpack.UnpackException):
+        by_spout = msgpack.unpackb(packed) if packed else ()
+        positions = tuple((TaskId(spout), position) for spout, array in by_spout for position in split_packed(array))
+    except (OSError, ValueError, struct.error, msgpack.UnpackException, msgspec.MsgspecError):
         return None
     return CrashMark(TaskId(task), roots, positions, bool(truncated))

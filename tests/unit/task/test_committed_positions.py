@@ -117,7 +117,9 @@ def test_positions_are_found_by_the_roots_of_their_messages() -> None:
     task.run()
     root = task.root_of("y")
     assert isinstance(task.task, Task) and isinstance(task.task.guarantee, TrackedSource)
-    assert [CODEC.unpack_value(position) for position in task.task.guarantee.positions_of([root, root, 12345])] == ["y"]
+    positions_of = task.task.guarantee.positions_of
+    assert CODEC.unpack_value(positions_of([root, root, 12345])) == ("y",)
+    assert positions_of([12345]) == b""
 
 
 @pytest.mark.parametrize(("ids", "refused"), [((5, 5), 5), ((5, 3), 3), ((("b", 1), ("a", 2)), ("a", 2))])

@@ -24,7 +24,7 @@ class Notes:
         self.is_clear = True
 
     def write(self, task: TaskId, roots: bytes, positions: list[tuple[TaskId, bytes]]) -> None:
-        unpacked = [(spout, CODEC.unpack_value(position)) for spout, position in positions]
+        unpacked = [(spout, position) for spout, packed in positions for position in CODEC.unpack_value(packed)]
         self.written.append((task, memoryview(roots).cast("Q").tolist(), unpacked))
         self.is_clear = False
 

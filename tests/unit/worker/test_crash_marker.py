@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.tasks.environment import CODEC
 from topo.errors import TopoEnvironmentError
 from topo.ids import TaskId
+from topo.wire.codec import join_packed
 from topo.worker.crash_marker import CrashMark, CrashMarkerFile, read_marker
 
 SPOUT, BOLT = TaskId(1), TaskId(2)
@@ -23,7 +25,7 @@ def packed(*roots: int) -> bytes:
 def test_a_marker_is_read_as_it_was_written(tmp_path: Path) -> None:
     file = CrashMarkerFile(tmp_path / "marker")
     assert read_marker(tmp_path / "marker") is None
-    file.write(BOLT, packed(7, 2**64 - 1), [(SPOUT, b"\x01"), (SPOUT, b"\x02")])
+    file.write(BOLT, packed(7, 2**64 - 1), [(SPOUT, b"\x92\x01\x02")])
     assert read_marker(tmp_path / "marker") == CrashMark(BOLT, (7, 2**64 - 1), ((SPOUT, b"\x01"), (SPOUT, b"\x02")))
     file.write(BOLT, packed(8), [])
     assert read_marker(tmp_path / "marker") == CrashMark(BOLT, (8,))
@@ -42,12 +44,15 @@ def test_a_cleared_marker_names_no_tuple(tmp_path: Path) -> None:
 
 def test_a_marker_that_is_too_large_is_cut_and_flagged(tmp_path: Path) -> None:
     file = CrashMarkerFile(tmp_path / "marker", size=4096)
-    positions = [(SPOUT, bytes(100))] * 20
+    each = [CODEC.pack_value("p" * 98)] * 20
+    positions = [(SPOUT, join_packed(each[:5])), (TaskId(3), join_packed(each[5:]))]
     file.write(BOLT, packed(*range(1, 301)), positions)
     marker = read_marker(tmp_path / "marker")
     assert marker is not None and marker.truncated
     assert marker.roots == tuple(range(1, 301))
+    spouts = [SPOUT] * 5 + [TaskId(3)] * 15
     assert 1 <= len(marker.positions) < 20
+    assert marker.positions == tuple(zip(spouts, each, strict=True))[: len(marker.positions)]
     file.write(BOLT, packed(*range(1, 1001)), positions)
     marker = read_marker(tmp_path / "marker")
     assert marker == CrashMark(BOLT, tuple(range(1, (4096 - 48) // 8 + 1)), (), truncated=True)
@@ -57,14 +62,15 @@ def test_a_marker_that_is_too_large_is_cut_and_flagged(tmp_path: Path) -> None:
 def test_a_torn_or_damaged_marker_is_none(tmp_path: Path) -> None:
     path = tmp_path / "marker"
     file = CrashMarkerFile(path)
-    file.write(BOLT, packed(7), [(SPOUT, b"p")])
+    file.write(BOLT, packed(7), [(SPOUT, b"\x91\x07")])
     file.close()
     whole = path.read_bytes()
     # Died before `end` was written.
     path.write_bytes(whole[:8] + bytes(8) + whole[16:])
     assert read_marker(path) is None
     # Shorter than its header, lengths that cannot be, positions that are none.
-    for damaged in (b"", whole[:20], whole[:50], whole[:24] + b"\xff" * 8 + whole[32:], whole[:24] + b"\x03" + whole[25:]):
+    torn = whole.replace(b"\x91\x07", b"\x9f\x07")
+    for damaged in (b"", whole[:20], whole[:50], whole[:24] + b"\xff" * 8 + whole[32:], whole[:24] + b"\x03" + whole[25:], torn):
         path.write_bytes(damaged)
         assert read_marker(path) is None
     assert read_marker(tmp_path / "missing") is None

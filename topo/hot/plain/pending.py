@@ -67,8 +67,8 @@ class Pending(Generic[R]):
 
     def find(self, roots: Iterable[int]) -> list[R]:
         """Return the records of those roots that are pending, each once, and leave them there."""
-        entries = self._map.entries
-        return [entries[root] for root in dict.fromkeys(roots) if root in entries]
+        found: list[Any] = list(map(self._map.entries.get, dict.fromkeys(roots), repeat(_ABSENT)))
+        return [record for record in found if record is not _ABSENT] if _ABSENT in found else found
 
     def touch(self, root: int) -> bool:
         """Start the timeout of a root again. False, and counted as late, if it is not pending."""

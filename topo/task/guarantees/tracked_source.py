@@ -96,8 +96,8 @@ class TrackedSource(SourceGuarantee):
         """Report the position up to which all messages are done."""
         self.source_messages.commit(now, at_once=True)
 
-    def positions_of(self, roots: Iterable[int]) -> list[bytes]:
-        """Return, packed, the positions of those of the roots that are pending here."""
+    def positions_of(self, roots: Iterable[int]) -> bytes:
+        """Return the positions of those of the roots that are pending here as a packed array; nothing where none is."""
         return self.source_messages.positions_of(roots)
 
     # -- emitted ---------------------------------------------------------------------------------------------------------
