@@ -308,7 +308,7 @@ class SourceMessages:
             alone: no other root was in flight there.
             now: monotonic seconds.
         """
-        suspected = [message for message, _, _ in self.pending.find(suspects)] if suspects else []
+        suspected = [message for message, _, _ in self.pending.find(dict.fromkeys(suspects))] if suspects else []
         drained = self.pending.drain()
         if self._task.observer is not None:
             self._task.observer.messages_decided(self._task.id, "reset", list(drained), drained)

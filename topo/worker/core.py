@@ -16,7 +16,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from topo.errors import FrameError, TopoInternalError
-from topo.hot import unpack_words
+from topo.hot import distinct_words
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
@@ -84,7 +84,7 @@ class InFlightTracker:
     def hold(self, task: TaskId, roots: bytes) -> None:
         """The task runs user code on tuples of these roots (packed words)."""
         if not self._is_final:
-            found = [(source.task, source.positions_of(unpack_words(roots))) for source in self.sources]
+            found = [(source.task, source.positions_of(distinct_words(roots))) for source in self.sources]
             positions = [(task_id, packed) for task_id, packed in found if packed]
             self._held.append((task, roots, positions))
             self._marker.write(task, roots, positions)

@@ -6,6 +6,7 @@ from array import array
 from types import ModuleType
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -35,6 +36,16 @@ def outcome(pack: Any, words: Any) -> Any:
 def test_words_are_packed_or_refused_as_by_an_array(hot: ModuleType, words: list[Any], is_list: bool) -> None:
     given = words if is_list else tuple(words)
     assert outcome(hot.pack_words, given) == outcome(lambda items: array("Q", items).tobytes(), given)
+
+
+@given(words=st.lists(st.sampled_from([0, 1, 7, 2**64 - 1])), kind=st.sampled_from([bytes, bytearray, memoryview]))
+def test_words_are_found_once_in_the_order_of_their_first_places(hot: ModuleType, words: list[int], kind: Any) -> None:
+    assert hot.distinct_words(kind(array("Q", words).tobytes())) == list(dict.fromkeys(words))
+
+
+def test_no_words_are_found_in_a_column_that_is_cut(hot: ModuleType) -> None:
+    with pytest.raises(TypeError):
+        hot.distinct_words(bytes(12))
 
 
 @given(stamps=lists, is_list=st.booleans())

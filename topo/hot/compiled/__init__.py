@@ -9,7 +9,7 @@ from topo.hot.compiled.share import share, share_ids
 from topo.hot.compiled.stays import stays
 from topo.hot.compiled.trees import Trees
 from topo.hot.compiled.windows import accumulate, hold_run
-from topo.hot.compiled.words import pack_timestamps, pack_words
+from topo.hot.compiled.words import distinct_words, pack_timestamps, pack_words
 
 __all__ = [
     "Acks",
@@ -23,6 +23,7 @@ __all__ = [
     "Ids",
     "Trees",
     "accumulate",
+    "distinct_words",
     "hold_run",
     "pack_rows",
     "pack_timestamps",

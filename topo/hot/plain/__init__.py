@@ -11,7 +11,16 @@ from topo.hot.plain.share import EVERY_ROW, RowShare, Selection, share, share_id
 from topo.hot.plain.trees import Trees, Verdicts
 from topo.hot.plain.values import ATOMS, Row, stays
 from topo.hot.plain.windows import AddField, FieldPlace, Slots, accumulate, hold_run
-from topo.hot.plain.words import NO_TIMESTAMP, Column, pack_counts, pack_timestamps, pack_words, unpack_words, xor_words
+from topo.hot.plain.words import (
+    NO_TIMESTAMP,
+    Column,
+    distinct_words,
+    pack_counts,
+    pack_timestamps,
+    pack_words,
+    unpack_words,
+    xor_words,
+)
 
 __all__ = [
     "ATOMS",
@@ -40,6 +49,7 @@ __all__ = [
     "Trees",
     "Verdicts",
     "accumulate",
+    "distinct_words",
     "hold_run",
     "pack_counts",
     "pack_rows",

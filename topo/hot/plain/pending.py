@@ -66,8 +66,8 @@ class Pending(Generic[R]):
         return found
 
     def find(self, roots: Iterable[int]) -> list[R]:
-        """Return the records of those roots that are pending, each once, and leave them there."""
-        found: list[Any] = list(map(self._map.entries.get, dict.fromkeys(roots), repeat(_ABSENT)))
+        """Return the records of those roots that are pending, and leave them there."""
+        found: list[Any] = list(map(self._map.entries.get, roots, repeat(_ABSENT)))
         return [record for record in found if record is not _ABSENT] if _ABSENT in found else found
 
     def touch(self, root: int) -> bool:

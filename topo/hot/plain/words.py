@@ -20,6 +20,11 @@ def unpack_words(column: Column) -> list[int]:
     return memoryview(column).cast("Q").tolist()
 
 
+def distinct_words(column: Column) -> list[int]:
+    """Return the words of a column, each once, in the order of their first places."""
+    return list(dict.fromkeys(unpack_words(column)))
+
+
 def pack_timestamps(timestamps: Sequence[int | None]) -> bytes:
     """Return event times as a column; None becomes NO_TIMESTAMP."""
     try:
