@@ -8,10 +8,25 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
+from typing import TYPE_CHECKING
+
+from topo_cli.standard_streams import open_closed_streams
+
+if TYPE_CHECKING:
+    from topo.launch.spares import EarlySpares
 
 _INTERRUPTED = 130
 _IMPORTING = "<frozen importlib"
+
+
+def _leave(_signum: int, _frame: FrameType | None) -> None:
+    """End the process. A worker that is prepared ends with it."""
+    os.write(2, b"interrupted\n")
+    os._exit(_INTERRUPTED)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
@@ -19,8 +34,7 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
     at = frame
     while at is not None:
         if at.f_code.co_filename.startswith(_IMPORTING):
-            os.write(2, b"interrupted\n")
-            os._exit(_INTERRUPTED)
+            _leave(signum, frame)
         at = at.f_back
     signal.default_int_handler(signum, frame)
 
@@ -31,16 +45,33 @@ def _handle(handler: signal.Handlers | object) -> None:
         signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
 
 
-_handle(_interrupt)
+_handle(_leave)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _early_spares(arguments: Sequence[str]) -> AbstractContextManager[EarlySpares | None]:
+    """Start what makes the workers of `topo run` before this process imports the command: they import on another core."""
+    if arguments[:1] != ["run"] or not {"-h", "--help"}.isdisjoint(arguments):
+        return nullcontext()
+    from topo_cli.foreign import foreign_topo
+
+    if foreign_topo():
+        return nullcontext()
+    from topo.launch.spares import early_spares
+
+    return early_spares()
 
 
 def main() -> None:
     """Run the command line and exit."""
     try:
-        from topo_cli.main import main as run
+        # First of all: the pipes of a process that is started here would be taken for them.
+        open_closed_streams()
+        with _early_spares(sys.argv[1:]) as early:
+            from topo_cli.main import main as run
 
-        run()
+            _handle(_interrupt)
+            run(early=early)
     finally:
         # The interpreter's end is nothing to interrupt.
         _handle(signal.SIG_IGN)

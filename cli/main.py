@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from topo_cli.exits import Exit, Failed, exit_of
 from topo_cli.foreign import foreign_topo
+from topo_cli.standard_streams import open_closed_streams
+
+if TYPE_CHECKING:
+    from topo.launch.spares import EarlySpares
 
 COMMANDS = {
     "run": "Run a topology here, until it ends or Ctrl-C.",
@@ -113,26 +116,18 @@ def topo() -> None:
     """
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: see `Exit` for the codes."""
-    _open_closed_streams()
+def main(arguments: Sequence[str] | None = None, early: EarlySpares | None = None) -> None:
+    """Run the command line and exit: see `Exit` for the codes. `early` are for workers of `topo run`."""
+    open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Output and exceptions of topologies may hold characters that the terminal's encoding lacks, or surrogates of file names.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = topo.main(args=arguments, prog_name="topo", standalone_mode=False)
+        code = topo.main(args=arguments, prog_name="topo", standalone_mode=False, obj=early)
         sys.stdout.flush()
     except BaseException as error:
         code = exit_of(error)
     sys.exit(_number(code))
-
-
-def _open_closed_streams() -> None:
-    """Point standard streams that are closed, as by `>&-`, at /dev/null: the next file or socket would take their place."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def _number(code: Any) -> int:

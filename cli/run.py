@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from topo_cli.screen import Screen
 
 _LOG_BYTES_AT_ONCE = 1 << 20
-_EARLY_PLACE = Path("run")
 
 
 @click.command(
@@ -50,7 +49,8 @@ _EARLY_PLACE = Path("run")
     show_default=True,
     help="json: rows of the log and errors go to stderr, a JSON object a line, and nothing else does.",
 )
-def command(request: RunRequest, ui: bool, quiet: bool, as_json: bool, log_format: str) -> None:
+@click.pass_obj
+def command(early: EarlySpares | None, request: RunRequest, ui: bool, quiet: bool, as_json: bool, log_format: str) -> None:
     """Run TOPOLOGY in processes of this machine until its sources have ended, and report the outcome of its messages.
 
     With --master its workers run on the hosts of a Spark cluster, and its topology master here: they end with this command.
@@ -58,22 +58,18 @@ def command(request: RunRequest, ui: bool, quiet: bool, as_json: bool, log_forma
     Exits 0 when every message was processed, else 1 with the reason. Ctrl-C lets messages in flight finish, a second Ctrl-C ends
     it at once; the exit code is 130 then.
     """
-    from topo.launch.spares import early_spares
-
-    # Before this process imports its own modules: what makes the workers starts meanwhile, on another core.
-    with early_spares(_EARLY_PLACE, 1 if request.cluster is None else 0) as early:
-        _run(request, ui, quiet, as_json, log_format == "json", early)
-
-
-def _run(request: RunRequest, ui: bool, quiet: bool, as_json: bool, is_log_json: bool, early: EarlySpares) -> NoReturn:
     from topo.launch.cluster import AlreadyDone, run_foreground
     from topo.master.outcome import OutcomeKind
     from topo_cli.output import print_json, talk
     from topo_cli.screen import make_screen
     from topo_cli.wait_for_start import talk_of_done, talk_of_spark
 
-    if request.cluster is not None and not is_log_json:
-        talk_of_spark(request.cluster)
+    is_log_json = log_format == "json"
+    if request.cluster is not None:
+        if early is not None:
+            early.end()
+        if not is_log_json:
+            talk_of_spark(request.cluster)
     log = JsonLog(request.name or "") if is_log_json else None
     say = talk if log is None else lambda line: log.write([line], "INFO")
     with _page(request.home, ui, say), make_screen(quiet=quiet or is_log_json) as screen, _own_logging(log):

@@ -151,10 +151,10 @@ def test_output_that_the_disk_has_no_room_for_is_a_failure_and_no_traceback() ->
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_as_devnull(closed: str, topo_home: Path) -> None:
+def test_closed_streams_are_as_devnull(closed: str, topo_home: Path, flow: Path) -> None:
     """Of a cron job or a service: the command did its work, and failed at its words."""
     command = ["sh", "-c", f'exec "$@" {closed}', "sh", *TOPO]
-    for arguments, code in ((["list", "--json"], 0), (["status", "missing"], 2)):
+    for arguments, code in ((["list", "--json"], 0), (["status", "missing"], 2), (["run", str(flow)], 0)):
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
 

@@ -266,10 +266,10 @@ time.sleep(1000)
     eventually(lambda: not spare.is_running() or spare.status() == psutil.STATUS_ZOMBIE)
 
 
-def test_a_worker_is_made_of_an_early_spare_and_those_that_are_too_many_end(tmp_path: Path) -> None:
-    with early_spares(tmp_path, 2) as early:
+def test_a_worker_is_made_of_an_early_spare(tmp_path: Path) -> None:
+    with early_spares() as early:
         one = Spares(WORKER, tmp_path, 1, early=early)
-        assert one.pids() == [early.spares[0].pid] and early.spares[1].process.returncode == -signal.SIGKILL
+        assert one.pids() == [early.spares[0].pid]
         first = one.take(tmp_path / "missing", tmp_path / "out")
         assert first is not None and (CAN_FORK or first is early.spares[0].process)
         # It gets the name of a start file that does not exist.
@@ -277,15 +277,23 @@ def test_a_worker_is_made_of_an_early_spare_and_those_that_are_too_many_end(tmp_
         assert "FileNotFoundError" in (tmp_path / "out").read_text()
 
 
-def test_early_spares_end_with_the_block(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), early_spares(tmp_path, 2) as early:
-        assert [spare.process.poll() for spare in early.spares] == [None, None]
+def test_an_early_spare_ends_where_none_is_wanted(tmp_path: Path) -> None:
+    with early_spares() as early:
+        assert Spares(WORKER, tmp_path, 0, early=early).pids() == []
+        assert early.spares[0].process.returncode == -signal.SIGKILL
+
+
+def test_an_early_spare_ends_with_the_block() -> None:
+    with pytest.raises(RuntimeError), early_spares() as early:
+        assert early.spares[0].process.poll() is None
         raise RuntimeError
-    assert [spare.process.returncode for spare in early.spares] == [-signal.SIGKILL] * 2
+    assert early.spares[0].process.returncode == -signal.SIGKILL
 
 
-def test_early_spares_end_when_the_topology_has_changed_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with early_spares(tmp_path, 1) as early:
+def test_an_early_spare_ends_when_the_topology_has_changed_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with early_spares() as early:
         monkeypatch.setenv("SET_BY_A_TOPOLOGY", "as it is imported")
         one = Spares(WORKER, tmp_path, 1, early=early)
         (before,) = early.spares

@@ -29,6 +29,8 @@ SETTLED_S = 2.0
 IMPORTS_S = 10.0
 """The first workers wait this long for a spare that is being imported: they would have the same imports."""
 
+_EARLY_PLACE = "run"
+"""In place of the folder of start files, which is not known yet."""
 _ANSWER_S = 3.0
 """A spare that does not answer for this time is done without: the master stands still meanwhile."""
 _REAP_S = 5.0
@@ -267,20 +269,16 @@ class EarlySpares(NamedTuple):
 
 
 @contextmanager
-def early_spares(place: Path, count: int) -> Iterator[EarlySpares]:
-    """Start spares for a launcher that is yet to be made: they import topo while this process does, on another core.
-
-    Args:
-        place: any folder, for the command line.
+def early_spares() -> Iterator[EarlySpares]:
+    """Start a spare for a launcher that is yet to be made: it imports topo while this process does, on another core.
 
     Yields:
-        The spares. Those that the launcher has not ended are ended at the end of the block.
+        The spare. If the launcher has not ended it, it is ended at the end of the block.
     """
     early = EarlySpares([], worker_environment(os.environ))
     try:
-        for _ in range(count):
-            with suppress(OSError):
-                early.spares.append(Spare(_start([*WORKER_COMMAND, STAND_BY, os.fspath(place)], early.environment), IMPORTS_S))
+        with suppress(OSError):
+            early.spares.append(Spare(_start([*WORKER_COMMAND, STAND_BY, _EARLY_PLACE], early.environment), IMPORTS_S))
         yield early
     finally:
         early.end()
