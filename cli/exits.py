@@ -67,7 +67,8 @@ def exit_of(error: BaseException) -> int:
         return Exit.INTERRUPTED
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         let_go_of_output()
-        _say(lambda: click.echo(f"Error: cannot write: {error.strerror}; free the disk", err=True))
+        where = "" if error.filename is None else f" {_name_of(error.filename)}"
+        _say(lambda: click.echo(f"Error: cannot write{where}: {error.strerror}; free the disk", err=True))
         return Exit.FAILED
     if isinstance(error, OSError) and error.errno in _REFUSED and error.filename is not None:
         _say(lambda: click.echo(f"Error: cannot use {_name_of(error.filename)}: {error.strerror}", err=True))

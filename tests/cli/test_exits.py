@@ -150,6 +150,11 @@ def test_output_that_the_disk_has_no_room_for_is_a_failure_and_no_traceback() ->
     assert (done.returncode, done.stderr) == (1, "Error: cannot write: No space left on device; free the disk\n")
 
 
+def test_a_disk_without_room_is_named_by_what_cannot_be_written(capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_of(OSError(errno.ENOSPC, "No space left on device", "/full/topo-1")) == 1
+    assert capfd.readouterr().err == "Error: cannot write /full/topo-1: No space left on device; free the disk\n"
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_as_devnull(closed: str, topo_home: Path, flow: Path) -> None:
     """Of a cron job or a service: the command did its work, and failed at its words."""
