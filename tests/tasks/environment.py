@@ -92,6 +92,9 @@ class Store:
         self.unreadable: Exception | None = None
         self.unwritable: Exception | None = None
 
+    def pack(self, value: Any) -> bytes:
+        return CODEC.pack_value(value)
+
     def write(self, checkpoint: int, snapshot: Snapshot, stored: Any) -> None:
         self.kept[checkpoint] = snapshot
         stored(None if self.unwritable else StoredPart("file", 1, "checksum"), self.unwritable)

@@ -103,6 +103,8 @@ class TaskContext:
     connections: tuple[Connection, ...] = field(default=(), repr=False)
     epoch: int = field(default=0, compare=False)
     report_progress: Callable[[str], bool] = field(default=lambda _text: False, repr=False, compare=False)
+    check_state: Callable[[Any], object] | None = field(default=None, repr=False, compare=False)
+    """Raises for state that no checkpoint could store; None where there are no checkpoints."""
 
     def progress(self, text: str = "") -> bool:
         """Report that a call which takes long is not stuck: `progress_timeout` counts from here.

@@ -25,7 +25,7 @@ import msgspec
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.errors import UserError
-from topo.streams.functions import FirstCall, row_of
+from topo.streams.functions import FirstCall, check_runs, row_of
 from topo.streams.graph import MAIN, REST, Node, Site, maker_of
 from topo.streams.process import KeyedProcess
 from topo.streams.records import SCALARS, Layout, check_unknown
@@ -316,7 +316,7 @@ class _Writer:
             return
         f = self._named("f", step.function) if step.function is not None else ""
         if kind in _LOOKED_AT:
-            self._space[f] = FirstCall(step.function, _LOOKED_AT[kind], partial(self._space.__setitem__, f))
+            self._space[f] = FirstCall(step.function, partial(check_runs, _LOOKED_AT[kind]), partial(self._space.__setitem__, f))
         result = inlined(step.function, r) or f"{f}({r})"
         if kind in ("map", "map_keyed", "entries"):
             self.put(depth, step, f"{(new := self._fresh('r'))} = {result if kind == 'map' else f'{f}({k}, {r})'}")

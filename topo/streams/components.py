@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector,
 from topo.connectors.iterable_spout import IterableSpout
 from topo.errors import ResultsLostError, UserError
 from topo.streams.chain import Chain, Leaf, inlined, run_one, walk
-from topo.streams.functions import list_problem, own_copy
+from topo.streams.functions import FirstCall, list_problem, own_copy
 from topo.streams.joins import WindowJoin
 from topo.streams.records import KEY, Layout
 from topo.streams.results import EmitWhen, Windowed
@@ -167,7 +168,11 @@ class RunningBolt(StatefulBolt):
         """Compile the chain."""
         space: dict[str, Any] = {"state": self._state, "changed": self._changed, "MISSING": MISSING, "own": own_copy}
         space |= {"function": self._function, "initial": self._initial, "is_none": self._is_none}
-        space["check"] = self._state_layout.state_check(self.chain.label)
+        check = space["check"] = self._state_layout.state_check(self.chain.label)
+        self._pack = self._state_layout.packer(self.chain.label)
+        if self._function is not None and context.check_state is not None:
+            first = partial(self._check_first, check, context.check_state)
+            space["function"] = FirstCall(self._function, first, self._set_function)
         read = ["k, n = values"] if self._counted else ["k = values[0]"]
         before = read if self._kind == "count" else reading(self._layout, True, space)
         before += {
@@ -195,7 +200,6 @@ class RunningBolt(StatefulBolt):
                 ahead = ["if not emitted and not ended: count_all(rows, streams); return"]
                 space["count_all"] = self._count_all
         self.__run_rows__ = chain.compiled_loop(ahead, before, after, space, self._streams)
-        self._pack = self._state_layout.packer(self.chain.label)
 
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Update the result of a key; at a tick emit those that have changed. The engine calls `__run_rows__` for many rows."""
@@ -306,6 +310,21 @@ class RunningBolt(StatefulBolt):
             return self._state_layout.unpacker_of(tuple(fields.split(",")) if fields else ())
         except UserError as error:
             raise UserError(f"{self.chain.label}: {error}; {advice}") from error
+
+    def _check_first(self, check: Callable[[Any], Any] | None, check_state: Callable[[Any], object], result: Any) -> None:
+        """Refuse a result that no checkpoint could store. Without this each checkpoint would fail, and the run never end."""
+        if result is None:
+            return
+        if check is not None:
+            check(result)
+        try:
+            check_state(self._pack(result))
+        except Exception as error:
+            what = f"{self.chain.label} keeps a {type(result).__name__} that no checkpoint can store ({error.__cause__ or error})"
+            raise UserError(f"{what}; a list can be stored: declare it, as in of=list[int]") from error
+
+    def _set_function(self, function: Callable[..., Any]) -> None:
+        self.__run_rows__.__globals__["function"] = function
 
     def _is_none(self) -> None:
         raise UserError(f"the function of {self.chain.label} returned None; return the new result")

@@ -160,24 +160,26 @@ def own_reader(layout: Layout) -> Callable[[Any], Any]:
 
 
 class FirstCall:
-    """Stands for a function until it has returned once, and refuses a result that nothing would run.
+    """Stands for a function until it has returned once, and checks that result. Later calls cost nothing."""
 
-    A lambda that calls an async function does not show it before. Later calls cost nothing.
-    """
-
-    def __init__(self, function: Callable[..., Any], method: str, done: Callable[[Any], None]) -> None:
+    def __init__(self, function: Callable[..., Any], check: Callable[[Any], None], done: Callable[[Any], None]) -> None:
         """Keep the function; `done` is called with it to put it in the place of this object."""
-        self._function, self._method, self._done = function, method, done
+        self._function, self._check, self._done = function, check, done
 
     def __call__(self, *given: Any) -> Any:
         returned = self._function(*given)
-        problem = None
-        if inspect.iscoroutine(returned):
-            returned.close()
-            problem = "a coroutine, which nothing awaits; give an async function to async_map, also ahead of a filter or a sink"
-        elif inspect.isgenerator(returned) and not self._method.startswith("map"):
-            problem = "a generator, which nothing runs; give it to flat_map"
-        if problem is not None:
-            raise UserError(f"the function of {self._method} returned {problem}")
+        self._check(returned)
         self._done(self._function)
         return returned
+
+
+def check_runs(method: str, returned: Any) -> None:
+    """Refuse a result that nothing would run. A lambda that calls an async function does not show it before."""
+    problem = None
+    if inspect.iscoroutine(returned):
+        returned.close()
+        problem = "a coroutine, which nothing awaits; give an async function to async_map, also ahead of a filter or a sink"
+    elif inspect.isgenerator(returned) and not method.startswith("map"):
+        problem = "a generator, which nothing runs; give it to flat_map"
+    if problem is not None:
+        raise UserError(f"the function of {method} returned {problem}")

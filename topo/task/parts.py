@@ -65,6 +65,8 @@ class TaskParts:
         object.__setattr__(spec.context, "clock", env.clock)
         if env.run_beside is not None:
             object.__setattr__(spec.context, "run_beside", env.run_beside)
+        if env.snapshots is not None:
+            object.__setattr__(spec.context, "check_state", env.snapshots.pack)
         declared = getattr(spec.component, "declared_at", None)
         self.reports = Reports(state, spec.context, spec.hooks, spec.limits.causes, lambda: env.is_memory_short(), declared)
         targets = _targets(spec.plan, state.id)

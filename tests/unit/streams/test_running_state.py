@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
 from decimal import Decimal
@@ -12,6 +13,7 @@ import pytest
 
 from tests.unit.connectors.drive import tracked
 from topo import BasicBolt, UserError
+from topo.api.context import TaskContext
 from topo.api.streams import declared_streams
 from topo.emission.collectors import AnchoringCollector
 from topo.streams import AT_END, EACH, StreamBuilder, every
@@ -65,7 +67,7 @@ class NamedTotal(NamedTuple):
 def bolt_of(record: Any, kind: str = "fold", when: EmitWhen = EACH) -> RunningBolt:
     chain = Chain("totals", f"{kind} 'totals'", Site("program.py", 7), [])
     bolt = RunningBolt(chain, kind, lambda old, new: old, None, layout_of(record), layout_of(record), when, {})
-    bolt.prepare(None)  # type: ignore[arg-type]
+    bolt.prepare(TaskContext("test", "totals", 1))
     return bolt
 
 
@@ -127,6 +129,66 @@ def test_state_that_a_checkpoint_would_change_fails_its_record(initial: Any, fol
 
     (error,) = run(draw, ["a"], attempts=1).errors()
     assert "keeps a list, and its type is not known here" in error.message and "of=dict[str, list[int]]" in error.message
+
+
+@dataclass
+class Recent:
+    words: deque[str]
+
+
+def last_words(words: deque[str], word: str) -> deque[str]:
+    return deque([*words, word], maxlen=3)
+
+
+def recent(so_far: Recent, word: str) -> Recent:
+    return Recent(last_words(so_far.words, word))
+
+
+def nested(_before: object, word: str) -> dict[str, deque[str]]:
+    return {word: deque([word])}
+
+
+UNSTORABLE = pytest.mark.parametrize(
+    ("initial", "fold"), [(deque(), last_words), (Recent(deque()), recent), (0, nested)], ids=["whole", "field", "part"]
+)
+
+
+@UNSTORABLE
+def test_state_that_no_checkpoint_can_store_fails_its_record(initial: Any, fold: Any) -> None:
+    def draw(flow: StreamBuilder) -> None:
+        keyed = flow.from_iterable([""]).key_by(lambda word: word)
+        keyed.fold(initial, fold, emit=AT_END).map(lambda state: 1).values().to(print)
+
+    test = run(draw, ["a", "a"], attempts=1, checkpoint_interval="10ms")
+    errors = test.errors()
+    assert len(errors) == 2
+    for error in errors:
+        assert "fold at " in error.message and " that no checkpoint can store (deque: topo carries " in error.message
+        assert "register a serializer" in error.message and "of=list[int]" in error.message
+        assert (error.file or "").endswith("test_running_state.py")
+
+
+@UNSTORABLE
+def test_state_that_no_checkpoint_stores_may_be_anything(initial: Any, fold: Any) -> None:
+    seen: list[Any] = []
+
+    def draw(flow: StreamBuilder) -> None:
+        flow.config(delivery="at_least_once")
+        keyed = flow.from_iterable([""]).key_by(lambda word: word)
+        keyed.fold(initial, fold, emit=AT_END).map(lambda state: 1).values().to(seen.append)
+
+    run(draw, ["a", "a"], attempts=1).assert_all_acked()
+    assert seen == [1]
+
+
+def test_the_first_result_alone_is_looked_at() -> None:
+    looked: list[Any] = []
+    bolt = bolt_of(int, "reduce")
+    bolt.prepare(TaskContext("test", "totals", 1, check_state=looked.append))
+    out = AnchoringCollector("totals", declared_streams(()), _refuse)
+    for amount in (1, 2, 3):
+        bolt.execute(tracked(key="a", value=amount), out)
+    assert looked == [1]
 
 
 def test_a_declared_dict_of_lists_comes_back_with_its_lists() -> None:
@@ -279,7 +341,7 @@ def counting() -> tuple[RunningBolt, AnchoringCollector]:
         "counts", "count 'counts'", site, [Leaf("to", site, Maker("count", site), "default", layout_of(int), keyed=True)]
     )
     bolt = RunningBolt(chain, "count", None, None, layout_of(int), layout_of(int), AT_END, {"default": ("key", "value")})
-    bolt.prepare(None)  # type: ignore[arg-type]
+    bolt.prepare(TaskContext("test", "totals", 1))
     return bolt, AnchoringCollector("counts", declared_streams(bolt.outputs), _refuse)
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from topo.api.context import TaskContext
 from topo.api.streams import streams_of
 from topo.api.tuples import Origin, Tuple
 from topo.emission.collectors import AnchoringCollector, anchoring_collector
@@ -61,7 +62,7 @@ def parts(program: Callable[[Stream[str]], None], component: str) -> tuple[Any, 
     # Operators that give event time are a component.
     name = component if component != "lines" or built["lines"].chain is not None else "lines-steps"
     bolt: Any = built[name].chain or built[name].component
-    bolt.prepare(None)
+    bolt.prepare(TaskContext("test", component, 1))
     collector = anchoring_collector(component, streams_of(bolt), pytest.fail)
     return bolt, collector, [(stream.rows, stream.ends) for stream in collector.streams]
 
