@@ -188,6 +188,21 @@ class FieldsGrouper(KeyGrouper[int]):
         return share(rows, self._fields, self._routes, self._targets, self._look_up, *columns)
 
 
+class OneOwner(OneTarget):
+    """Grouping by key with a single target. Refuses unusable keys until the first usable one: a look at every key would cost."""
+
+    def __init__(self, keys: FieldsGrouper) -> None:
+        super().__init__()
+        self._keys: FieldsGrouper | None = keys
+
+    def split(self, rows: Rows) -> list[TargetShare]:
+        """Give every row to the one target. Raises EmitError for the key of the first row, as several targets do."""
+        if self._keys is not None:
+            self._keys.split(rows[:1])
+            self._keys = None
+        return super().split(rows)
+
+
 class PartialKeyGrouper(KeyGrouper[tuple[int, int]]):
     """Each key has two candidate tasks; a row goes to the one this sender has sent less to (power of two choices)."""
 

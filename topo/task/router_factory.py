@@ -13,6 +13,7 @@ from topo.emission.groupers import (
     EveryTarget,
     FieldsGrouper,
     Grouper,
+    OneOwner,
     OneTarget,
     PartialKeyGrouper,
     ShuffleGrouper,
@@ -96,11 +97,13 @@ def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], o
         custom = setup.groupings[declared.target, declared.input]
         custom.prepare(setup.context, declared.stream, targets)
         return CustomGrouper(custom.choose, count)
+    max_parallelism = plan.component(declared.target).max_parallelism
+    if count == 1 and declared.key_indexes and not plan.is_columnar(declared.source, declared.stream):
+        return OneOwner(FieldsGrouper(declared.key_indexes, 1, max_parallelism))
     if count == 1 or kind is GroupingKind.GLOBAL:
         return OneTarget()
     if kind is GroupingKind.ALL:
         return EveryTarget(count)
-    max_parallelism = plan.component(declared.target).max_parallelism
     if kind is GroupingKind.FIELDS:
         return FieldsGrouper(declared.key_indexes, count, max_parallelism, setup.limits.remembered_keys)
     if kind is GroupingKind.PARTIAL_KEY:

@@ -343,6 +343,28 @@ def test_an_unusable_key_fails_only_the_roots_of_its_own_row(grouping: str, bad:
     assert task.errors()[0].startswith("EmitError: a fields grouping cannot use the key")
 
 
+@pytest.mark.parametrize("grouping", ["fields", "partial_key"])
+@pytest.mark.parametrize("bad", [{1}, {"a": 1}])
+def test_a_single_target_refuses_keys_until_one_can_be_used(grouping: str, bad: Any) -> None:
+    task = Solo(fan(Sink, 1, grouping=grouping, by=("value",)), "b")
+    first = task.feed(bad, bad)
+    task.run()
+    assert task.values() == []
+    assert task.roots(FrameKind.FAIL) == list(first.roots)
+    assert task.errors()[0].startswith("EmitError: a fields grouping cannot use the key")
+    mixed = task.feed(bad, "x")
+    task.run()
+    assert task.values() == ["x"]
+    assert task.roots(FrameKind.FAIL) == [*first.roots, mixed.roots[0]]
+
+
+def test_a_single_target_looks_at_no_key_behind_one_that_can_be_used() -> None:
+    task = Solo(fan(Sink, 1, grouping="fields", by=("value",)), "b")
+    task.feed("x", {"a": 1})
+    task.run()
+    assert task.values() == ["x", {"a": 1}]
+
+
 def test_an_unusable_key_of_an_untracked_row_is_reported() -> None:
     task = Solo(fan(Sink, 3, grouping="fields", by=("value",)), "b")
     task.feed("x", {"a": 1}, tracked=False)
