@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +71,7 @@ def test_an_argument_has_a_wrong_type(make: Callable[..., Any], argument: str, g
     kind = type(given).__name__
     # Options may have passwords.
     shown = f"{argument}= (a {kind})" if argument == "storage_options" else f"{argument}={given!r:.60} ({kind})"
-    found = str(caught.value).removeprefix("FilesSpout: ").removeprefix("FilesSink: ")
+    found = re.sub(r"^(TextFileSpout|FilesSpout|FilesSink|JsonLinesSink): ", "", str(caught.value))
     assert found.startswith((f"{shown} must be ", f"{shown.removesuffix(' (str)')} must be "))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from importlib import import_module
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,10 @@ GIVEN: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "HttpSink": ("aiohttp", {"url": "http://localhost/"}),
     "SseSpout": ("aiohttp", {"url": "http://localhost/"}),
     "WebSocketSpout": ("aiohttp", {"url": "ws://localhost/"}),
+    "TextFileSpout": ("topo", {"path": "words.txt"}),
+    "TailSpout": ("topo", {"path": "app.log"}),
+    "JsonLinesSink": ("topo", {"path": "orders.jsonl"}),
+    "SqliteSink": ("topo", {"path": "shop.db", "table": "orders", "columns": ("id",)}),
     "FilesSpout": ("topo", {"url": "s3://shop/orders"}),
     "FilesSink": ("topo", {"url": "s3://shop/orders"}),
     "DeltaSink": ("deltalake", {"url": "s3://shop/orders"}),
@@ -46,6 +51,8 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "str | timedelta": ("abc", "-5s", 5, -1.5, True, [1], timedelta(-1)),
     "str | timedelta | float": ("abc", "-5s", "0s", 0, -1, True, [1], timedelta(0)),
     "str | int": ("abc", -1, 1.5, [5], None),
+    "str | os.PathLike[str]": (5, ["x"], b"x", "", len, True, None),
+    "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]": (5, [1], ["a", ""], b"x", "", len, True, None),
     "Sequence[str]": ("x", 5, [1], b"x", True, None),
     "str | Sequence[str]": (5, [1], b"x", True, None),
     "Mapping[str, Any]": (5, "x", ["a"], True),
@@ -98,6 +105,14 @@ def test_each_argument_is_refused_by_name(name: str) -> None:
         ("NatsSpout", "on_lost", "drop", "'drop' must be 'fail' or 'skip'"),
         ("HttpSink", "retry_on", ["429"], "['429'] (list) must be whole numbers, such as (1, 2)"),
         ("DeltaSink", "url", "", "'' must be a text or a pathlib.Path"),
+        ("TailSpout", "path", 5, "5 (int) must be a text or a pathlib.Path or several, such as ('a.log', 'b.log')"),
+        ("TailSpout", "start", "latest", "'latest' must be 'beginning' or 'end'"),
+        ("TailSpout", "rotate_wait", "soon", "'soon' must be a duration of 0 or more, such as '10s'"),
+        ("TextFileSpout", "exclude", ".git", "'.git' must be texts, such as ('.git',)"),
+        ("TextFileSpout", "max_line", "long", "'long' must be a size, such as '1MiB'"),
+        ("JsonLinesSink", "flush_interval", "soon", "'soon' must be a duration above zero, such as '10s'"),
+        ("SqliteSink", "columns", [1], "[1] (list) must be a text or texts, such as ('a', 'b')"),
+        ("SqliteSink", "table", None, "None (NoneType) must be a text"),
         ("DeltaSink", "schema", "id bigint", "'id bigint' must be a pyarrow.Schema or a dict, or None"),
         ("RabbitSink", "url", ["amqp://me:planted@host"], "['amqp://me:***@host'] (list) must be a text"),
         ("KafkaSpout", "config", [("sasl.password", "planted")], " (a list) must be a dict or None"),
@@ -121,6 +136,10 @@ def test_the_message_has_the_fix_and_no_secret(name: str, argument: str, given: 
         ("RabbitSink", {"timeout": timedelta(seconds=1), "heartbeat": timedelta(seconds=10)}),
         ("RedisStreamSpout", {"timeout": timedelta(seconds=1), "discovery_interval": None, "fields": ["user"]}),
         ("PostgresSpout", {"columns": ["id", "user"], "max_drift": "5m"}),
+        ("TailSpout", {"path": [Path("a.log"), "b.log"], "rotate_wait": timedelta(seconds=1)}),
+        ("TailSpout", {"path": Path("a.log"), "rotated": "a.*"}),
+        ("TextFileSpout", {"path": Path("words"), "exclude": [".git"], "max_line": 100, "repeat": 2}),
+        ("SqliteSink", {"path": Path("shop.db"), "columns": ["id", "at"], "key": ["id"], "flush_interval": 0.5}),
         ("FilesSink", {"roll_size": 1000, "partition_by": ["day"]}),
         ("HttpSink", {"retry_on": {429}, "value": len, "headers": {}}),
     ],

@@ -45,7 +45,11 @@ _WANTED: Mapping[str, _Wanted] = {
     "Serialize": _FUNCTION,
     "Deserialize": _FUNCTION,
 }
-_SEVERAL = {"str": "texts, such as ('a', 'b')", "int": "whole numbers, such as (1, 2)"}
+_SEVERAL = {
+    "str": "texts, such as ('a', 'b')",
+    "int": "whole numbers, such as (1, 2)",
+    "str | os.PathLike[str]": "several, such as ('a.log', 'b.log')",
+}
 
 
 def checks_arguments(init: Callable[_P, None]) -> Callable[_P, None]:
@@ -75,8 +79,7 @@ def unmet(argument: str, value: Any, annotation: str) -> str | None:
     if alternatives is None:
         return None
     names = alternatives.keys()
-    # An empty text is a variable that is not set, more often than it is the current folder.
-    fits = any(wanted.fits(value) for wanted in alternatives.values()) and not ("PathLike" in names and value == "")
+    fits = _fits(value, alternatives)
     try:
         if names >= {"str", "timedelta"}:
             # A number of seconds is taken for ticks alone, which cannot come all the time.
@@ -101,6 +104,12 @@ def unmet(argument: str, value: Any, annotation: str) -> str | None:
     return text
 
 
+def _fits(value: Any, alternatives: Mapping[str, _Wanted]) -> bool:
+    # An empty text is a variable that is not set, more often than it is the current folder.
+    is_unset = "PathLike" in alternatives and value == ""
+    return not is_unset and any(wanted.fits(value) for wanted in alternatives.values())
+
+
 def _shown(argument: str, value: Any) -> str:
     kind = type(value).__name__
     if argument in ("config", "headers", "tls", "storage_options", "catalog") or is_secret(argument):
@@ -119,7 +128,7 @@ def _alternatives(annotation: str) -> Mapping[str, _Wanted] | None:
         if name == "Literal":
             wanted = _one_of(ast.literal_eval(inner))
         elif name in ("Sequence", "Collection"):
-            wanted = _several(ast.unparse(inner)) if isinstance(inner, ast.Name) else None
+            wanted = _several(ast.unparse(inner)) if inner else None
         if wanted is None:
             return None
         found[name] = wanted
@@ -148,14 +157,14 @@ def _one_of(values: Any) -> _Wanted:
 
 
 def _several(item: str) -> _Wanted | None:
-    if item not in _SEVERAL:
+    alternatives = _alternatives(item) if item in _SEVERAL else None
+    if alternatives is None:
         return None
-    fits = _WANTED[item].fits
 
     def all_fit(value: Any) -> bool:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             return False
         # To look at what can be iterated once would take it away.
-        return not isinstance(value, Collection) or all(map(fits, value))
+        return not isinstance(value, Collection) or all(_fits(one, alternatives) for one in value)
 
     return _Wanted(_SEVERAL[item], all_fit)

@@ -13,7 +13,7 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.connectors.given_paths import check_path
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.json_rows import json_line
 from topo.connectors.line_files import mend, move_lines, remove_staged, size_of, write_at
 from topo.connectors.spilling import Spilling
@@ -40,6 +40,7 @@ class JsonLinesSink(TwoPhaseSink):
     acked is lost, whatever is killed, and after a recovery lines may repeat.
     """
 
+    @checks_arguments
     def __init__(
         self, path: str | os.PathLike[str], *, max_batch: int = 1000, flush_interval: str | timedelta | float = "100ms"
     ) -> None:
@@ -50,9 +51,11 @@ class JsonLinesSink(TwoPhaseSink):
             max_batch: tuples that are written and synced together, but with `exactly_once`.
             flush_interval: the longest that a tuple waits for others, but with `exactly_once`. Must be well below
                 `message_timeout`.
+
+        Raises:
+            ConfigError: an argument cannot be used.
         """
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
-        check_path("JsonLinesSink", path)
         self._path = Path(path)
 
     def open(self, context: TaskContext) -> None:

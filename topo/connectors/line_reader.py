@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from topo.api.arguments import check_text
 from topo.config import parse_size
 from topo.errors import ConfigError
 
@@ -32,9 +31,6 @@ class LineReader:
     """
 
     def __init__(self, kind: str, encoding: str | None, errors: str, max_line: str | int) -> None:
-        if encoding is not None:
-            check_text("encoding", encoding, "utf-8")
-        check_text("errors", errors, "replace")
         try:
             line_end = b"\n" if encoding is None else "\n".encode(encoding)
             codecs.lookup_error(errors)

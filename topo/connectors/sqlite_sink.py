@@ -14,7 +14,7 @@ from uuid import UUID
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
-from topo.connectors.given_paths import check_path
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.sqlite_table import SqliteTable
 from topo.connectors.staged_table import RowBuilder, StagedTable, TableColumns
 from topo.durable import make_folder
@@ -40,11 +40,12 @@ class SqliteSink(TwoPhaseSink):
     and UUIDs are stored as texts.
     """
 
+    @checks_arguments
     def __init__(
         self,
         path: str | os.PathLike[str],
         table: str,
-        columns: Sequence[str],
+        columns: str | Sequence[str],
         *,
         key: str | Sequence[str] | None = None,
         max_batch: int = 1000,
@@ -55,7 +56,7 @@ class SqliteSink(TwoPhaseSink):
         Args:
             path: the database's file, on a disk of this machine; its folder is made if need be.
             table: name of the table.
-            columns: fields of the tuples, which are also names of columns. Other fields are left out.
+            columns: the field or fields of the tuples, which are also names of columns. Other fields are left out.
             key: the column or columns that rows replace each other by; None: every row is inserted.
             max_batch: tuples that are inserted together, but with `exactly_once`.
             flush_interval: the longest that a tuple waits for others, but with `exactly_once`. Must be well below
@@ -65,7 +66,6 @@ class SqliteSink(TwoPhaseSink):
             ConfigError: an argument cannot be used.
         """
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
-        check_path("SqliteSink", path)
         self._path = Path(path)
         self._columns = TableColumns("SqliteSink", columns, key)
         self.required_fields = self._columns.names
@@ -73,8 +73,8 @@ class SqliteSink(TwoPhaseSink):
             raise ConfigError(
                 f"SqliteSink: columns={columns!r} has names that differ in case alone, one column to SQLite; rename one"
             )
-        if not isinstance(table, str) or not table:
-            raise ConfigError(f"SqliteSink: table={table!r:.60} must be the name of a table")
+        if not table:
+            raise ConfigError(f"SqliteSink: table={table!r} must be the name of a table")
         self._name = table
 
     def open(self, context: TaskContext) -> None:

@@ -15,8 +15,8 @@ from typing import Literal
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.config import parse_duration
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.followed_file import FollowedFile
-from topo.connectors.given_paths import check_path
 from topo.connectors.line_reader import LineReader
 from topo.errors import ConfigError
 
@@ -46,6 +46,7 @@ class TailSpout(RetryingSpout):
     outputs = ("line",)
     is_endless = True
 
+    @checks_arguments
     def __init__(
         self,
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -76,8 +77,6 @@ class TailSpout(RetryingSpout):
             ConfigError: an argument cannot be used.
         """
         given = [path] if isinstance(path, str) or not isinstance(path, Iterable) else list(path)
-        for one in given:
-            check_path("TailSpout", one)
         self._paths = [Path(one) for one in given]
         if not given or len(set(self._paths)) < len(given):
             raise ConfigError(f"TailSpout follows one file in each task; give paths, each once, not {given!r}")
@@ -87,8 +86,6 @@ class TailSpout(RetryingSpout):
                     f"TailSpout follows files by their names, and {os.fspath(one)!r} is a pattern; list them, such as "
                     f"TailSpout(sorted(glob.glob({os.fspath(one)!r})))"
                 )
-        if start not in ("beginning", "end"):
-            raise ConfigError(f"start={start!r} must be 'beginning' or 'end'")
         self.tasks_needed = len(given)
         """Any other parallelism is refused at build."""
         self._start = start

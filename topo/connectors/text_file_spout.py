@@ -7,12 +7,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from topo.api.arguments import check_count, check_text, texts_of
+from topo.api.arguments import check_count
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
-from topo.connectors.given_paths import check_path
+from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.line_reader import LineReader
-from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
+from topo.errors import NotFoundError, TopoEnvironmentError
 
 
 class TextFileSpout(RetryingSpout):
@@ -28,6 +28,7 @@ class TextFileSpout(RetryingSpout):
     declared_at: tuple[str, int] | None = None
     """File and line where it is added to a topology, for errors in which nothing else is the user's, such as a missing file."""
 
+    @checks_arguments
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -54,13 +55,9 @@ class TextFileSpout(RetryingSpout):
             ConfigError: an argument cannot be used.
         """
         check_count("repeat", repeat)
-        check_text("pattern", pattern, "*.log")
-        if isinstance(exclude, str):
-            raise ConfigError(f"exclude={exclude!r} must be names of subfolders, such as ({exclude!r},)")
-        check_path("TextFileSpout", path)
         self._path = Path(path)
         self._pattern = pattern
-        self._exclude = frozenset(texts_of("exclude", exclude, (".git",)))
+        self._exclude = frozenset(exclude)
         self._repeat = repeat
         self._reader = LineReader("TextFileSpout", encoding, errors, max_line)
 
