@@ -20,8 +20,8 @@ from topo import (
     aggregates,
     windows,
 )
+from topo.api.time_units import suspicion
 from topo.errors import TopologyError, UserError
-from topo.task.time_units import suspicion
 from topo.testing import TopologyTest
 
 

@@ -31,7 +31,7 @@ from topo.task.runners.kind import KindOptions
 from topo.task.runners.operator import OperatorKind
 from topo.task.runners.process import ProcessKind
 from topo.task.runners.window import WindowKind
-from topo.task.time_units import TimestampCheck
+from topo.task.timestamp_check import TimestampCheck
 from topo.wire.control import Close
 
 

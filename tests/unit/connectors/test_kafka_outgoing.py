@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +68,33 @@ def test_the_size_counts_all_parts() -> None:
 def test_the_time_is_the_tuples_own_or_that_of_a_field_or_of_sending(given: str | None, written: int) -> None:
     # The client takes 0 for the time of sending, so 1970 begins a millisecond later.
     assert record(at(1700, at=5, zero=0), timestamp=given)[4] == written
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "at", "text"),
+    [
+        ("tuple", 1_700_000_000, r"1700000000 looks like seconds \(2023-11-14 22:13\).*: multiply by 1000"),
+        ("at", 1_700_000_000, "looks like seconds"),
+        ("at", 1_700_000_000_000_000, "looks like microseconds.*: divide by 1000"),
+        ("at", 1_700_000_000_000, None),
+        ("at", 0, None),
+        (None, 1_700_000_000, None),
+    ],
+)
+def test_a_time_in_another_unit_is_reported_once_and_written(timestamp: str | None, at: int, text: str | None) -> None:
+    """The records of a sink whose field has seconds are of 1970, which no reader by time finds, and retention removes."""
+    reported: list[Exception] = []
+    records = maker(timestamp=timestamp)
+    records.report_units_to(reported.append)
+    stamped = TrackedTuple.made((at,), Origin("source", 9, fields=("at",)), at, 1, (77,), (78,))
+    for _ in range(2):
+        written = records.record(stamped)[0][4]
+        assert written == (0 if timestamp is None else max(1, at))
+    if text is None:
+        assert not reported
+        return
+    (error,) = reported
+    assert re.search(f"^a record of a tuple from 'source' has a timestamp in another unit: .*{text}", str(error))
 
 
 @pytest.mark.parametrize(

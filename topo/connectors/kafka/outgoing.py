@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
+from topo.api.time_units import SuspiciousTimestamps, suspicion
 from topo.api.tuples import Tuple
 from topo.connectors.kafka.schemas import RegistryEncoder, RegistryFormat, check_named
 from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
@@ -134,6 +135,7 @@ class RecordMaker:
         self._partition = None if partition is None else selector_of(partition, "partition")
         self.names_partitions = partition is not None
         self._is_plain = self._headers is None and self._partition is None and self._topic_of is None
+        self._report_unit: Callable[[Exception], object] | None = None
         self._is_stamped = timestamp == "tuple"
         self._time: Select = _no_time if timestamp is None or self._is_stamped else selector_of(timestamp, "timestamp")
 
@@ -143,6 +145,10 @@ class RecordMaker:
             return given
         self.encoders.append(encoder := given.encoder(self._topic or None, part))
         return encoder
+
+    def report_units_to(self, report: Callable[[Exception], object]) -> None:
+        """Have the first timestamp that looks like another unit than milliseconds reported."""
+        self._report_unit = report
 
     def record(self, tup: Tuple) -> tuple[OutgoingRecord, int]:
         """Return the record of a tuple, and its size.
@@ -159,6 +165,10 @@ class RecordMaker:
                 size += len(key)
         timestamp = tup.timestamp if self._is_stamped else self._time(tup)
         moment = 0 if timestamp is None else _moment(timestamp, tup)
+        if moment and self._report_unit is not None and (why := suspicion(moment)) is not None:
+            what = f"a record of a tuple from {tup.component!r} has a timestamp in another unit"
+            self._report_unit(SuspiciousTimestamps(f"{what}: {why}"))
+            self._report_unit = None
         if not self._is_plain:
             if self._headers is not None:
                 headers = headers_of(self._headers(tup), tup.component)

@@ -147,6 +147,7 @@ class KafkaSink(TwoPhaseSink):
         self._staged_count = StagedCount(metrics)
         self._publish_time, self._commit_time = metrics.histogram("publish_ms"), metrics.histogram("commit_ms")
         self._clock = context.clock
+        self._maker.report_units_to(lambda error: self._collector.report_error(error))
         for encoder in self._maker.encoders:
             encoder.open(self._progress)
         self._settings = self._client_settings(context)

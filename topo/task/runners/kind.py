@@ -14,7 +14,7 @@ from topo.operators.time.watermarks import InputStatus
 from topo.task.batch import Batch
 from topo.task.runners.base import MessageHandlers, Timed
 from topo.task.runners.calls import Calls
-from topo.task.time_units import TimestampCheck
+from topo.task.timestamp_check import TimestampCheck
 from topo.wire.frames import Frame
 
 
