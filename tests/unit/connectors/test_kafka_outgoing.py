@@ -127,6 +127,7 @@ def test_a_tuple_that_makes_no_record_is_refused_with_the_reason(tup: TrackedTup
     [
         ({"topic": "a topic"}, "topic='a topic' cannot be a topic"),
         ({"topic": ".."}, "cannot be a topic"),
+        ({"topic": "a" * 250}, "cannot be a topic"),
         ({"topic": "totals-{shop}"}, r"at most 249 of them; give a function for a topic of each tuple, as lambda tup: "),
         ({"value_serializer": "avro"}, "value_serializer='avro' needs a registry; give Avro"),
         ({"key_serializer": "protobuf"}, "key_serializer='protobuf' needs a registry; give Protobuf"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -64,12 +65,33 @@ def test_a_setting_that_breaks_a_promise_is_refused_by_name_and_reason() -> None
     assert checked_config("KafkaSpout", {"fetch.min.bytes": 10}, {}) == {"fetch.min.bytes": 10}
 
 
-@pytest.mark.parametrize("given", [{"socket.timeout.ms": "10s"}, {"socket.timeout.ms": None}, {"message.max.bytes": "2000 kB"}])
+@pytest.mark.parametrize("given", [{"socket.timeout.ms": "10s"}, {"message.max.bytes": "2000 kB"}])
 def test_a_number_with_a_unit_is_refused_by_name(given: dict[str, Any]) -> None:
     # The client would take "10s" for 10.
     with pytest.raises(ConfigError, match=f"KafkaSink: config= has {next(iter(given))!r}: .*; it must be a number"):
         checked_config("KafkaSink", given, {})
     assert checked_config("KafkaSink", {"socket.timeout.ms": "10000"}, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({5: "x"}, r"the name 5; names of settings are text$"),
+        ({"sasl.password": None}, r"'sasl.password' as NoneType; it must be a text, a number, True or False$"),
+        ({"sasl.password": b"planted"}, r"'sasl.password' as bytes; it must be a text, a number, True or False$"),
+        ({"debug": ["broker", "topic"]}, r"'debug' as list; it must be a text"),
+        ({"security_protocol": "ssl"}, r"'security_protocol', and librdkafka's names have dots: 'security.protocol'$"),
+        ({"oauth_cb": "token"}, r"'oauth_cb' as str; it must be a function$"),
+    ],
+)
+def test_a_setting_that_no_client_takes_is_refused_without_one(given: dict[Any, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^KafkaSink: config= has {message}"):
+        checked_config("KafkaSink", given, {})
+
+
+def test_settings_that_the_client_takes_are_passed_on() -> None:
+    given = {"ssl.ca.location": Path("ca.pem"), "linger.ms": 0.5, "enable.ssl.certificate.verification": True, "oauth_cb": len}
+    assert checked_config("KafkaSink", given, {}) == given
 
 
 @pytest.mark.parametrize(
@@ -98,6 +120,10 @@ def test_an_error_names_the_fix_and_no_secret(name: str, kind: type[Exception], 
         ({"topics": None, "pattern": "("}, "no regular expression"),
         ({"topics": ()}, "name of a topic"),
         ({"topics": ("a", "a")}, "has a name twice"),
+        ({"topics": ""}, "topics='' cannot be a topic; a name has A-Z"),
+        ({"topics": ("a", "an order")}, "topics='an order' cannot be a topic; a name has A-Z"),
+        ({"topics": "orders-*"}, "topics='orders-.' cannot be a topic; .*; give a regular expression as pattern="),
+        ({"topics": "a,b"}, "topics='a,b' cannot be a topic; .*; give several as a tuple of names"),
         ({"group_id": ""}, "group_id=''"),
         ({"start": "committed"}, "needs group_id="),
         ({"start": "latset"}, "start='latset' must be 'earliest', 'latest', 'committed'"),

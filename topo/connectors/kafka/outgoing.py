@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from topo.api.time_units import SuspiciousTimestamps, suspicion
 from topo.api.tuples import Tuple
 from topo.connectors.kafka.schemas import RegistryEncoder, RegistryFormat, check_named
+from topo.connectors.kafka.topic_names import check_topic
 from topo.connectors.record_encoder import Select, Serialize, encoder_of, selector_of
 from topo.errors import ConfigError, UserError
 
@@ -22,7 +23,7 @@ Header = tuple[str, bytes | None]
 OutgoingRecord = tuple[str, bytes | None, bytes | None, int, int, list[Header] | None]
 Encode = Callable[[Tuple], bytes | None]
 BY_KEY = -1
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TOPIC_FIXES = {"{": "give a function for a topic of each tuple, as lambda tup: 'totals-' + tup['shop']"}
 _HEADER = re.compile("[^\0\ud800-\udfff]*")
 OVERHEAD = 128
 """More than what a batch with one record adds to its bytes."""
@@ -117,7 +118,7 @@ class RecordMaker:
         key_serializer: str | Serialize | RegistryFormat,
     ) -> None:
         if isinstance(topic, str):
-            check_topic(topic)
+            check_topic(topic, "topic", _TOPIC_FIXES)
             self._topic_of: Callable[[Tuple], str] | None = None
         elif callable(topic):
             self._topic_of = topic
@@ -210,14 +211,6 @@ def _quick(part: str | Select | None, serializer: str | Serialize, encode: Encod
 
 def _no_time(_tup: Tuple) -> None:
     return None
-
-
-def check_topic(name: str, argument: str = "topic") -> None:
-    """Check the name of a topic. Raises ConfigError."""
-    if not _TOPIC.fullmatch(name) or name in (".", ".."):
-        allowed = "a name has A-Z, a-z, 0-9, '.', '_', '-', and at most 249 of them"
-        other = "; give a function for a topic of each tuple, as lambda tup: 'totals-' + tup['shop']" if "{" in name else ""
-        raise ConfigError(f"{argument}={name!r} cannot be a topic; {allowed}{other}")
 
 
 def headers_of(given: Any, component: str) -> list[Header]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 from topo.connectors.secrets import masked, secrets_of, without
@@ -53,7 +55,7 @@ def servers_of(bootstrap_servers: str | Sequence[str]) -> str:
 
 
 def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, Any]:
-    """Return the user's settings of a client, after a check of their names.
+    """Return the user's settings of a client, after a check of their names and types.
 
     Args:
         user: the class, for messages.
@@ -61,16 +63,24 @@ def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, s
         refused: further names that `user` does not take, with the reason.
 
     Raises:
-        ConfigError: one would break a promise, or is no number.
+        ConfigError: one would break a promise, or is none that the client takes.
     """
     reasons = {**REFUSED, **refused}
-    for name in config:
+    for name, value in config.items():
         if not isinstance(name, str):
             raise ConfigError(f"{user}: config= has the name {name!r}; names of settings are text")
         if name in reasons:
             raise ConfigError(f"{user}: config= must not have {name!r}: {reasons[name]}")
-        if name in _NUMBERS and not str(config[name]).replace(".", "", 1).isdecimal():
-            raise ConfigError(f"{user}: config= has {name!r}: {config[name]!r}; it must be a number")
+        is_callback = name.endswith("_cb")
+        if "_" in name and not is_callback:
+            dotted = name.replace("_", ".")
+            raise ConfigError(f"{user}: config= has {name!r}, and librdkafka's names have dots: {dotted!r}")
+        # The client would take the text of a list, or of bytes, such as "b'x'".
+        if not (callable(value) if is_callback else isinstance(value, str | Real | os.PathLike)):
+            wanted = "a function" if is_callback else "a text, a number, True or False"
+            raise ConfigError(f"{user}: config= has {name!r} as {type(value).__name__}; it must be {wanted}")
+        if name in _NUMBERS and not str(value).replace(".", "", 1).isdecimal():
+            raise ConfigError(f"{user}: config= has {name!r}: {value!r}; it must be a number")
     return dict(config)
 
 

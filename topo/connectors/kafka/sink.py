@@ -16,10 +16,11 @@ from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.kafka.deliveries import Deliveries
 from topo.connectors.kafka.marker import NO_NUMBER, CommitMarker, check_reopened, has_published
-from topo.connectors.kafka.outgoing import OutgoingRecord, RecordMaker, check_topic
+from topo.connectors.kafka.outgoing import OutgoingRecord, RecordMaker
 from topo.connectors.kafka.schemas import RegistryFormat
 from topo.connectors.kafka.settings import checked_config, explained, explaining, servers_of
 from topo.connectors.kafka.targets import Targets
+from topo.connectors.kafka.topic_names import check_topic
 from topo.connectors.kafka.transactions import Transactions, is_fenced
 from topo.connectors.record_encoder import Select, Serialize, fields_named
 from topo.connectors.secrets import masked_settings

@@ -19,6 +19,7 @@ from topo.connectors.kafka.reader import KafkaReader
 from topo.connectors.kafka.records import RecordFormat
 from topo.connectors.kafka.schemas import RegistryFormat
 from topo.connectors.kafka.settings import checked_config, servers_of
+from topo.connectors.kafka.topic_names import check_topic
 from topo.connectors.record_decoder import Deserialize
 from topo.errors import ConfigError, TopoEnvironmentError, TopoInternalError
 
@@ -44,6 +45,7 @@ _DEFAULTS = {
     # A full queue is looked at this often; at the client's own second reading stops that long.
     "fetch.queue.backoff.ms": 20,
 }
+_TOPIC_FIXES = {"*^$+?[|(\\": "give a regular expression as pattern=", ",": "give several as a tuple of names"}
 _IDLE_S = 0.1
 """How often the task is asked while nothing comes: a record wakes it."""
 
@@ -217,8 +219,10 @@ def _checked_topics(topics: str | Sequence[str] | None, pattern: str | None) -> 
             raise ConfigError(f"pattern={pattern!r} is no regular expression: {error}") from error
         return None
     names = (topics,) if isinstance(topics, str) else tuple(topics or ())
-    if not names or any(not isinstance(name, str) or not name for name in names):
+    if not names:
         raise ConfigError(f"topics={topics!r} must be the name of a topic, or several")
+    for name in names:
+        check_topic(name, "topics", _TOPIC_FIXES)
     if len(set(names)) < len(names):
         raise ConfigError(f"topics={topics!r} has a name twice; give each once")
     return names
