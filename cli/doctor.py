@@ -96,21 +96,39 @@ def _hot_path(_home: Path) -> tuple[str, str]:
         return "ok", KIND
     if os.environ.get("TOPO_PURE"):
         return "ok", f"{KIND} Python, as TOPO_PURE asks"
-    if _is_built_plain():
-        return "ok", f"{KIND} Python: the installed package was built without the compiled path, as by TOPO_PURE=1"
-    fix = "install a C compiler, then pip install --force-reinstall --no-deps path/to/the/checkout"
+    checkout = _checkout()
+    install = "--force-reinstall --no-deps path/to/the/checkout" if checkout is None else f"--no-deps -e {checkout}"
+    fix = f"install a C compiler if there is none, then pip install {install}"
+    if _is_built_plain(checkout):
+        kind = "package" if checkout is None else "checkout"
+        was = f"the installed {kind} was built without the compiled path, as by TOPO_PURE=1"
+        return "ok", f"{KIND} Python: {was}. To compile it, {fix}"
     return "warning", f"{KIND} Python ({PLAIN_BECAUSE}), which takes more processor time a tuple: {fix}"
 
 
-def _is_built_plain() -> bool:
+def _checkout() -> Path | None:
+    """Return the checkout that topo runs from; None: an installed package."""
+    import topo
+
+    folder = Path(topo.__file__).parents[1]
+    return folder if (folder / "setup.py").exists() else None
+
+
+def _is_built_plain(checkout: Path | None) -> bool:
     """Whether this is an installed package for any platform: one whose compilation failed is for this platform."""
+    import sys
     from importlib import metadata
 
     import topo
 
     with suppress(metadata.PackageNotFoundError):
         package = metadata.distribution("topo-engine")
-        is_this = Path(str(package.locate_file("topo/__init__.py"))) == Path(topo.__file__)
+        if checkout is None:
+            is_this = Path(str(package.locate_file("topo/__init__.py"))) == Path(topo.__file__)
+        else:
+            # `make` installs for any platform, and compiles then, if it can: the stamp shows that it has tried.
+            is_tried = Path(sys.prefix, "compiled.stamp").exists()
+            is_this = f'"{checkout.as_uri()}"' in (package.read_text("direct_url.json") or "") and not is_tried
         return is_this and "Root-Is-Purelib: true" in (package.read_text("WHEEL") or "")
     return False
 

@@ -158,7 +158,31 @@ def test_a_pure_wheel_is_for_any_platform(unpacked: Path, tmp_path: Path) -> Non
     assert files_of_a_wheel(wheel) == files_of_the_tree()
     environment = InstalledWheel(tmp_path / "environment", wheel)
     found = checked(environment.scripts / "python", "-c", PER_TUPLE_PATH, cwd=tmp_path)
-    assert found == "ok plain Python: the installed package was built without the compiled path, as by TOPO_PURE=1\n"
+    assert found.startswith("ok plain Python: the installed package was built without the compiled path, as by TOPO_PURE=1. ")
+    assert found.endswith("then pip install --force-reinstall --no-deps path/to/the/checkout\n")
+
+
+def test_a_checkout_is_advised_by_how_it_was_installed(unpacked: Path, tmp_path: Path) -> None:
+    """The setuptools of the tests build it; the installation stays apart from them."""
+    venv.create(tmp_path / "environment", symlinks=True)
+    python = tmp_path / "environment" / "bin" / "python"
+    places = {"base": str(tmp_path / "environment"), "platbase": str(tmp_path / "environment")}
+    packages = Path(sysconfig.get_path("purelib", scheme="venv", vars=places))
+    (packages / "tests.pth").write_text(sysconfig.get_path("purelib"))
+
+    def advice(**environment: str) -> str:
+        pip(python, "install", "--no-index", "--no-deps", "--no-build-isolation", "-e", unpacked, **environment)
+        return checked(python, "-c", PER_TUPLE_PATH, cwd=tmp_path)
+
+    fix = f"install a C compiler if there is none, then pip install --no-deps -e {unpacked}\n"
+    chosen = "ok plain Python: the installed checkout was built without the compiled path, as by TOPO_PURE=1. To compile it, "
+    assert advice(TOPO_PURE="1") == chosen + fix
+    (tmp_path / "environment" / "compiled.stamp").write_text("")
+    tried = checked(python, "-c", PER_TUPLE_PATH, cwd=tmp_path)
+    (tmp_path / "environment" / "compiled.stamp").unlink()
+    failed = advice(CC="/nowhere/cc")
+    for found in (tried, failed):
+        assert found.startswith("warning plain Python (No module named") and found.endswith(fix)
 
 
 def test_the_wheel_carries_the_version_the_licence_and_the_type_marker(built: Built) -> None:
