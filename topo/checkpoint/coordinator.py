@@ -138,6 +138,9 @@ class CheckpointCoordinator:
         """The epoch is over; every task restores the last complete checkpoint. A repeated call changes nothing."""
         self._epoch = None
         self._pace.epoch_broken(now)
+        if self._is_final_done:
+            # The next epoch may publish more before it ends, and a run from this checkpoint would publish that again.
+            self.savepoints.update((folder, Savepoint(folder)) for folder in self._at_end)
         self._is_final_wanted = self._is_final_done = self._parts_have_ended = False
         if self.phase is Phase.UNDER_WAY:
             self._give_up("a recovery began", now, state="aborted")
@@ -273,7 +276,7 @@ class CheckpointCoordinator:
         self._steps.append(ToAll(control.CheckpointComplete(attempt.number)))
         for folder in attempt.savepoints:
             # A savepoint at the end is a copy of the final checkpoint, not of another that was under way at the request.
-            if folder in self._at_end and not attempt.is_final:
+            if folder in self._at_end and not self._is_final_done:
                 continue
             savepoint = self.savepoints[folder]
             savepoint.state, savepoint.checkpoint = "copying", attempt.number

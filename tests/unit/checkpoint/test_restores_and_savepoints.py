@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from tests.unit.checkpoint.coordinator_rig import ACKER, LINES, PLAN, SINK, Checkpoints, manifest, running, under_way
 from topo.checkpoint.assignment import parts_to_read, shapes_of
@@ -233,6 +234,37 @@ def test_a_savepoint_of_the_end_is_the_final_checkpoint_also_after_a_recovery() 
     checkpoints.it.want_final()
     assert checkpoints.steps() == [ToSources(BeginCheckpoint(Epoch(2), 4))]
     assert checkpoints.done(4) == [ToAll(CheckpointComplete(4)), CopyCheckpoint(4, "/save")]
+
+
+@pytest.mark.parametrize("moment", ["committing", "copying", "written"])
+def test_a_savepoint_of_the_end_is_that_of_the_epoch_that_ends(moment: str) -> None:
+    checkpoints = running()
+    checkpoints.it.want_savepoint("/save", at_end=True)
+    checkpoints.it.want_final()
+    checkpoints.steps()
+    checkpoints.acked(1)
+    for task in (LINES, SINK):
+        checkpoints.taken(1, task)
+    if moment == "committing":
+        checkpoints.breaks()
+        assert checkpoints.stored(1) == [ToAll(CheckpointComplete(1))]
+    else:
+        assert checkpoints.stored(1) == [ToAll(CheckpointComplete(1)), CopyCheckpoint(1, "/save")]
+        if moment == "written":
+            checkpoints.it.savepoint_stored(SavepointStored("/save"))
+        checkpoints.breaks()
+    checkpoints.it.savepoint_stored(SavepointStored("/save"))
+    checkpoints.it.restored()
+    checkpoints.now += 5.0
+    checkpoints.runs()
+    checkpoints.it.want_final()
+    checkpoints.steps()
+    assert checkpoints.done(2) == [ToAll(CheckpointComplete(2)), CopyCheckpoint(2, "/save")]
+    checkpoints.published(2)
+    assert not checkpoints.it.may_close
+    checkpoints.it.savepoint_stored(SavepointStored("/save"))
+    assert checkpoints.it.may_close
+    assert checkpoints.it.describe(0)["savepoints"] == [{"folder": "/save", "state": "written", "checkpoint": 2, "why": ""}]
 
 
 def test_a_savepoint_under_way_does_not_stand_for_that_of_the_end() -> None:
