@@ -54,6 +54,13 @@ def test_a_file_is_left_whose_root_was_made_by_a_process_that_died(system: Memor
     assert left(system).read("0001/part") == b"bytes"
 
 
+def test_a_file_is_left_whose_root_is_in_a_folder_that_was_made_by_a_process_that_died(system: MemoryFileSystem) -> None:
+    root = Path("home/savepoints/1")
+    system.make_folder(root.parent)
+    LocalFiles(root, system).write("0001/part", [b"bytes"])
+    assert LocalFiles(root, system.after_power_cut()).read("0001/part") == b"bytes"
+
+
 def test_a_removal_that_could_not_be_synced_is_synced_when_it_is_repeated(system: MemoryFileSystem) -> None:
     files = LocalFiles(ROOT, system)
     files.write("0001/part", [b"bytes"])

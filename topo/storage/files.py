@@ -239,9 +239,10 @@ class LocalFiles:
 
     def _keep_root(self) -> None:
         _make_folder(self._root, self._system)
-        # It may have been made by a process that could not sync it, or died before.
-        with unless_unsyncable():
-            self._system.sync_folder(self._root.parent)
+        # Each may have been made by a process that could not sync it, or died before.
+        for folder in self._root.parents:
+            with unless_unsyncable():
+                self._system.sync_folder(folder)
         self._has_root = True
 
     def make_root(self) -> None:
