@@ -148,7 +148,7 @@ class RecordMaker:
         return encoder
 
     def report_units_to(self, report: Callable[[Exception], object]) -> None:
-        """Have the first timestamp that looks like another unit than milliseconds reported."""
+        """Have the first timestamp reported if it looks like another unit than milliseconds."""
         self._report_unit = report
 
     def record(self, tup: Tuple) -> tuple[OutgoingRecord, int]:
@@ -166,10 +166,11 @@ class RecordMaker:
                 size += len(key)
         timestamp = tup.timestamp if self._is_stamped else self._time(tup)
         moment = 0 if timestamp is None else _moment(timestamp, tup)
-        if moment and self._report_unit is not None and (why := suspicion(moment)) is not None:
-            what = f"a record of a tuple from {tup.component!r} has a timestamp in another unit"
-            self._report_unit(SuspiciousTimestamps(f"{what}: {why}"))
-            self._report_unit = None
+        if moment and self._report_unit is not None:
+            report, self._report_unit = self._report_unit, None
+            if (why := suspicion(moment)) is not None:
+                what = f"a record of a tuple from {tup.component!r} has a timestamp in another unit"
+                report(SuspiciousTimestamps(f"{what}: {why}"))
         if not self._is_plain:
             if self._headers is not None:
                 headers = headers_of(self._headers(tup), tup.component)

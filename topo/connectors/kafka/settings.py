@@ -71,6 +71,8 @@ def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, s
             raise ConfigError(f"{user}: config= has the name {name!r}; names of settings are text")
         if name in reasons:
             raise ConfigError(f"{user}: config= must not have {name!r}: {reasons[name]}")
+        if name == "logger":
+            continue
         is_callback = name.endswith("_cb")
         if "_" in name and not is_callback:
             dotted = name.replace("_", ".")
