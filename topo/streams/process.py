@@ -113,7 +113,7 @@ class KeyedValue(KeyedDeclaration[V]):
     method = "value"
 
     def get(self) -> V | None:
-        """Return the value of the key; None when there is none."""
+        """Return the value of the key; None when there is none. Give a changed value to `set`: else the change may be lost."""
         return self._handle()  # type: ignore[no-any-return]
 
     def set(self, value: V) -> None:
@@ -131,7 +131,7 @@ class KeyedList(KeyedDeclaration[V]):
     method = "list"
 
     def get(self) -> Sequence[V]:
-        """Return the values of the key; empty when there are none."""
+        """Return a list of the values of the key; empty when there are none. State does not take over changes of it."""
         return self._handle()  # type: ignore[no-any-return]
 
     def add(self, value: V) -> None:
@@ -163,7 +163,7 @@ class KeyedMap(KeyedDeclaration[V], Generic[K, V]):
     @overload
     def get(self, key: K, default: V) -> V: ...
     def get(self, key: K, default: V | None = None) -> V | None:
-        """Return the value under a key of the dict, or the default."""
+        """Return the value under a key of the dict, or the default. Give a changed value to `put`: else it may be lost."""
         return self._handle()  # type: ignore[no-any-return]
 
     def put(self, key: K, value: V) -> None:
@@ -175,7 +175,7 @@ class KeyedMap(KeyedDeclaration[V], Generic[K, V]):
         self._handle()
 
     def items(self) -> Mapping[K, V]:
-        """Return a copy of the dict."""
+        """Return a copy of the dict. State does not take over changes of it."""
         return self._handle()  # type: ignore[no-any-return]
 
     def clear(self) -> None:

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import IntEnum
-from typing import Any, NamedTuple, NewType, TypeGuard, TypeVar
+from typing import Any, NamedTuple, NewType, TypeGuard, TypeVar, cast
 
 import msgspec
 import pytest
 
-from topo import TopologyError, UserError
+from topo import Topology, TopologyError, UserError
 from topo.streams import (
     Aggregate,
+    KeyedList,
     KeyedMap,
     KeyedProcess,
     KeyedValue,
@@ -24,7 +25,7 @@ from topo.streams import (
     agg,
 )
 from topo.streams.records import layout_of
-from topo.testing import StreamTest
+from topo.testing import CRASH, END, PAUSE, StreamTest, TopologyTest
 
 
 class Point(msgspec.Struct):
@@ -271,3 +272,78 @@ def test_a_struct_as_key_of_a_map_is_refused() -> None:
     flow.from_iterable([1]).key_by(lambda number: number).process(Keeps(), of=int).to(print)
     with pytest.raises(TopologyError, match="a Frozen as key cannot be stored; make it a NamedTuple or a frozen dataclass"):
         flow.build()
+
+
+@dataclass
+class Visits:
+    count: int
+    by_shop: dict[str, int]
+
+
+class ChangesInPlace(KeyedProcess[int, str, Any]):
+    plain = KeyedValue(dict)
+    record = KeyedValue(Visits)
+    rows = KeyedList(dict)
+    entries = KeyedMap(str, int)
+
+    def process(self, record: str, context: StreamContext[int], out: StreamOutput[Any]) -> None:
+        plain, visits = self.plain.get(), self.record.get()
+        if plain is None or visits is None:
+            self.plain.set({"n": 0})
+            self.record.set(Visits(0, {"a": 0}))
+            self.rows.add({"n": 0})
+            self.entries.put("n", 0)
+            return
+        plain["n"] += 1
+        visits.count += 1
+        visits.by_shop["a"] += 1
+        cast("list[Any]", self.rows.get()).append({"n": 1})
+        cast("dict[str, int]", self.entries.items())["n"] += 1
+        if record == "set":
+            self.record.set(visits)
+        kept = self.record.get()
+        assert kept is not None
+        out.emit((plain["n"], kept.count, kept.by_shop["a"], len(self.rows.get()), self.entries.get("n")))
+
+
+def test_a_change_without_set_is_kept_of_a_dict_alone() -> None:
+    seen: list[Any] = []
+
+    def build() -> Topology:
+        flow = StreamBuilder("changes")
+        words = flow.from_iterable([""], name="words").key_by(lambda word: 0)
+        words.process(ChangesInPlace(), name="changes").values().to(seen.append, name="out")
+        return flow.build()
+
+    script = ["first", "changed", "set", PAUSE("1s"), CRASH("changes"), "changed", END]
+    test = TopologyTest(build, sources={"words": script}, checkpoint_interval="10ms")
+    test.run()
+    assert [error.kind for error in test.errors()] == ["WorkerLost"]
+    assert seen == [(1, 0, 1, 1, 0), (2, 1, 2, 1, 0), (3, 1, 3, 1, 0)]
+
+
+class EscapesTheCheck(KeyedProcess[int, str, str]):
+    plain = KeyedValue(dict)
+
+    def process(self, record: str, context: StreamContext[int], out: StreamOutput[str]) -> None:
+        plain = self.plain.get()
+        if plain is None:
+            self.plain.set({"words": ()})
+        elif record == "list":
+            plain["words"] = ["a"]
+        else:
+            out.emit(type(plain["words"]).__name__)
+
+
+def test_a_list_that_was_put_into_a_dict_without_set_is_a_tuple_after_a_crash() -> None:
+    seen: list[str] = []
+
+    def build() -> Topology:
+        flow = StreamBuilder("escapes")
+        words = flow.from_iterable([""], name="words").key_by(lambda word: 0)
+        words.process(EscapesTheCheck(), name="escapes").values().to(seen.append, name="out")
+        return flow.build()
+
+    script = ["first", "list", "look", PAUSE("1s"), CRASH("escapes"), "look", END]
+    TopologyTest(build, sources={"words": script}, checkpoint_interval="10ms").run()
+    assert seen == ["list", "tuple"]
