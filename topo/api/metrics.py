@@ -117,13 +117,20 @@ class Histogram:
         self._highest = -math.inf
 
     def record(self, value: float, times: int = 1) -> None:
-        """Count `float(value)`, `times` times; raises what that raises, and TypeError when `times` is no integer."""
+        """Count `float(value)`, `times` times.
+
+        Raises what `float` raises, ValueError for NaN and infinities, and TypeError when `times` is no integer.
+        """
         value, times = float(value), index(times)
+        if not math.isfinite(value):
+            raise ValueError(f"a histogram records finite numbers; got {value}, which its mean would show for ever; leave it out")
         bucket = bucket_of(value)
         self._counts[bucket] = self._counts.get(bucket, 0) + times
         self._total += value * times
-        self._lowest = min(self._lowest, value)
-        self._highest = max(self._highest, value)
+        if value < self._lowest:
+            self._lowest = value
+        if value > self._highest:
+            self._highest = value
 
     def snapshot(self) -> HistogramSnapshot:
         """Return the recorded values so far."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topo import BasicBolt, BasicCollector, IterableSpout, TaskContext, TopologyBuilder, Tuple
 from topo.api.metrics import (
     BUCKET_COUNT,
     GREATEST_COUNT,
@@ -21,6 +22,7 @@ from topo.api.metrics import (
     upper_bound,
 )
 from topo.errors import ConfigError
+from topo.testing import END, TopologyTest
 
 VALUES = st.lists(st.floats(1e-8, 1e8), min_size=1)
 
@@ -125,6 +127,34 @@ def test_an_empty_histogram_has_no_percentile() -> None:
 def test_what_is_no_number_is_refused_where_it_is_given(use: Callable[[Any], None]) -> None:
     with pytest.raises(TypeError):
         use(Metrics())
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "nan", Decimal("Infinity")])
+def test_a_histogram_refuses_what_would_spoil_its_mean(value: Any) -> None:
+    histogram = Histogram()
+    histogram.record(1)
+    with pytest.raises(ValueError, match=r"a histogram records finite numbers; got (nan|-?inf)"):
+        histogram.record(value)
+    assert histogram.snapshot() == recorded([1])
+
+
+class RecordsRatios(BasicBolt):
+    def prepare(self, context: TaskContext) -> None:
+        self.ratios = context.metrics.histogram("ratio")
+
+    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
+        self.ratios.record(tup["ratio"])
+
+
+def test_a_tuple_whose_value_a_histogram_refuses_fails_with_the_line() -> None:
+    builder = TopologyBuilder("ratios")
+    builder.set_spout("items", IterableSpout([], fields=("ratio",)))
+    builder.set_bolt("ratios", RecordsRatios()).shuffle_grouping("items")
+    test = TopologyTest(builder.build, sources={"items": [(1.0,), (math.nan,), END]}, attempts=1)
+    test.run()
+    (error,) = test.errors()
+    assert "a histogram records finite numbers" in error.message
+    assert (error.file or "").endswith("test_metrics.py")
 
 
 def test_numbers_of_other_types_are_plain_numbers_to_whoever_looks() -> None:
