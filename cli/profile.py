@@ -70,10 +70,13 @@ def command(
         try:
             if not dump:
                 talk(f"profiling {component} of {folder.name} for {length:g} s; Ctrl-C ends it sooner")
-            answer = _gathered(seen, length + _SETTLE_S)
+            answer = gathered(seen, length + _SETTLE_S)
         except KeyboardInterrupt:
             # The result follows; a second Ctrl-C ends the command.
-            answer = _gathered(seen, _SETTLE_S)
+            answer = gathered(seen, _SETTLE_S)
+    lost = answer.pop("lost", None)
+    if lost is not None and not answer.get("stacks"):
+        raise lost
     stacks: Stacks = answer["stacks"]
     if not stacks and answer["problem"]:
         raise UserError(answer["problem"])
@@ -89,16 +92,27 @@ def command(
     share = answer["matched"] / answer["seen"] if answer["seen"] else 0.0
     problem = f"; {answer['problem']}" if answer["problem"] else ""
     talk(f"{answer['matched']:,} samples of {component}, {share:.0%} of those of its workers{problem}")
+    if lost is not None:
+        raise lost
 
 
-def _gathered(seen: Observation, for_s: float) -> dict[str, Any]:
-    """Return the last answer to polls during a time: without any the observation would end."""
+def gathered(seen: Observation, for_s: float) -> dict[str, Any]:
+    """Return the last answer to polls during a time: without any the observation would end.
+
+    Where the topology ends before, the error is `lost` of the answer.
+    """
     import time
 
+    from topo.errors import TopoEnvironmentError
+
+    answer: dict[str, Any] = {}
     until = time.monotonic() + for_s
-    while (left_s := until - time.monotonic()) > 0:
-        time.sleep(min(_POLL_S, left_s))
-        answer = seen.poll()
+    try:
+        while (left_s := until - time.monotonic()) > 0:
+            time.sleep(min(_POLL_S, left_s))
+            answer = seen.poll()
+    except TopoEnvironmentError as error:
+        answer["lost"] = error
     return answer
 
 

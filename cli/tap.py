@@ -50,12 +50,13 @@ def command(
     """
     import time
 
+    from topo.errors import TopoEnvironmentError
     from topo.operate.observing import observe
     from topo.operate.topology_index import find_topology
     from topo_cli.output import talk
 
     folder = find_topology(name, home)
-    shown, began, answer = 0, time.monotonic(), {}
+    shown, began, answer, lost = 0, time.monotonic(), {}, None
     spec = {"direction": "in" if is_in else "out", "stream": stream, "where": where, "rate": rate}
     with observe(folder, "tap", component, for_s=for_s, **spec) as seen:
         try:
@@ -71,8 +72,12 @@ def command(
         except KeyboardInterrupt:
             # Ctrl-C is how a tap ends: the summary follows.
             pass
+        except TopoEnvironmentError as error:
+            lost = error
     if answer:
         talk(_summary(answer, shown, time.monotonic() - began, where))
+    if lost is not None:
+        raise lost
 
 
 def _line(component: str, row: dict[str, Any]) -> str:

@@ -69,6 +69,9 @@ def command(name: str, rate: float, spout: str, slowest: int, for_s: float, otlp
         talk(f"tracing {rate:g} messages a second of {folder.name} for {for_s:g} s; Ctrl-C ends it sooner")
         traces = Traces(seen.tasks)
         counts = follow(seen, traces, for_s)
+    lost = counts.get("lost")
+    if lost is not None and not traces.slowest(1):
+        raise lost
     chosen = traces.slowest(slowest)
     messages, where = [traces.shown(trace) for trace in chosen], traces.where(chosen)
     facts = {name: counts.get(name, 0) for name in ("seen", "matched", "dropped")}
@@ -81,11 +84,18 @@ def command(name: str, rate: float, spout: str, slowest: int, for_s: float, otlp
     if otlp:
         spans = push_traces(otlp, folder.name, seen.term, traces, traces.slowest())
         talk(f"{spans:,} spans pushed to {otlp}")
+    if lost is not None:
+        raise lost
 
 
 def follow(seen: Any, traces: Any, for_s: float) -> dict[str, Any]:
-    """Gather rows until the time is up and all messages have had a verdict for a while; return the last answer."""
+    """Gather rows until the time is up and all messages have had a verdict for a while; return the last answer.
+
+    Where the topology ends before, the error is `lost` of the answer.
+    """
     import time
+
+    from topo.errors import TopoEnvironmentError
 
     counts: dict[str, Any] = {}
     until = time.monotonic() + for_s
@@ -99,6 +109,8 @@ def follow(seen: Any, traces: Any, for_s: float) -> dict[str, Any]:
     except KeyboardInterrupt:
         # Ctrl-C is how a trace ends: the result follows.
         pass
+    except TopoEnvironmentError as error:
+        counts["lost"] = error
     return counts
 
 

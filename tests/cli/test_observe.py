@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,11 @@ from typing import Any
 import pytest
 
 from tests.cli.drive import PATIENCE_S, TOPO, call, piped
+from topo.master_process.client import AnswerTimeout, Unreachable
+from topo.operate.observing import Observation
 from topo.operate.traces import Traces
 from topo_cli import trace
-from topo_cli.profile import shares, speedscope
+from topo_cli.profile import gathered, shares, speedscope
 from topo_cli.tap import _summary
 
 STACKS = [
@@ -69,6 +73,45 @@ def test_a_trace_waits_for_the_last_tuples_of_messages_that_have_a_verdict() -> 
     traces = Traces({1: ("numbers", 0), 2: ("double", 0)})
     trace.follow(Reports(), traces, 0.0)
     assert [list(found.spans) for found in traces.slowest()] == [["b2"]]
+
+
+class Lost:
+    """The answers to polls until the master is gone."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.answers = list(answers)
+
+    def poll(self) -> dict[str, Any]:
+        if not self.answers:
+            raise Unreachable("the master does not run")
+        return self.answers.pop(0)
+
+
+def test_what_was_traced_is_kept_when_the_master_is_gone() -> None:
+    traces = Traces({1: ("numbers", 0), 2: ("double", 0)})
+    counts = trace.follow(Lost({"rows": Reports().answers[0], "matched": 1}), traces, 60.0)
+    assert (counts["matched"], str(counts["lost"])) == (1, "the master does not run")
+    assert len(traces.slowest()) == 1
+
+
+def test_what_was_sampled_is_kept_when_the_master_is_gone() -> None:
+    answer = gathered(Lost({"stacks": STACKS}), 60.0)  # type: ignore[arg-type]
+    assert (answer["stacks"], str(answer["lost"])) == (STACKS, "the master does not run")
+
+
+class Stalled:
+    """A master that is stopped, as by `kill -STOP`."""
+
+    def request(self, *_: object, **arguments: object) -> object:
+        raise AnswerTimeout("it does not answer")
+
+
+def test_an_observation_knows_that_nobody_answers() -> None:
+    """To end it would take as long again."""
+    seen = Observation(Stalled(), {"id": 1, "term": 1}, 10.0)  # type: ignore[arg-type]
+    with pytest.raises(AnswerTimeout):
+        seen.poll()
+    assert seen.is_lost
 
 
 @pytest.fixture
@@ -199,6 +242,33 @@ builder.set_bolt("double", Double()).shuffle_grouping("numbers")
 builder.set_bolt("end", End()).shuffle_grouping("double")
 topology = builder.build()
 """
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("command", "shown", "summary"),
+    [
+        (("trace", "flow", "--rate", "50/s", "--for", "60s"), "acked after", "messages traced of"),
+        (("profile", "flow", "double", "--seconds", "60"), "function", "samples of double"),
+        (("tap", "flow", "double"), "double[0]", "shown of"),
+    ],
+)
+def test_a_master_that_is_killed_meanwhile_leaves_what_was_seen(
+    running: str, command: tuple[str, ...], shown: str, summary: str
+) -> None:
+    """A trace of a minute was lost with the master."""
+    watching = subprocess.Popen([*TOPO, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(4)
+    status = json.loads(piped("status", running, "--json").out)
+    os.kill(status["master"]["pid"], signal.SIGKILL)
+    out, err = watching.communicate(timeout=PATIENCE_S)
+    for worker in status["workers"]:
+        os.kill(worker["pid"], signal.SIGKILL)
+    assert watching.returncode == 3
+    assert shown in out and summary in err
+    assert err.splitlines()[-1].startswith("Error: the master of 'flow' does not run and left no summary; ")
+    assert err.endswith("`topo resume flow` continues it\n")
 
 
 @pytest.mark.integration

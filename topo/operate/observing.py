@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from topo.errors import TopoError
+from topo.errors import TopoEnvironmentError, TopoError
 from topo.master_process.client import Client
 from topo.storage.state_folder import TopologyFolder
 
@@ -30,6 +30,7 @@ class Observation:
     Attributes:
         term: of the master.
         tasks: of a trace: component and index by task.
+        is_lost: whether a poll had no answer.
     """
 
     def __init__(self, client: Client, answer: Mapping[str, Any], deadline_s: float) -> None:
@@ -39,6 +40,7 @@ class Observation:
         self.term: int = answer["term"]
         self.tasks = {int(task): (str(component), int(index)) for task, (component, index) in answer.get("tasks", {}).items()}
         self._last = 0
+        self.is_lost = False
 
     def poll(self) -> dict[str, Any]:
         """Return the rows since the last call (of a profile all stacks so far), and the counts since the start.
@@ -46,8 +48,13 @@ class Observation:
         Raises:
             UserError: it has ended, since it was not asked for during 10 s.
             Unreachable: the topology has ended.
+            AnswerTimeout: its master does not answer.
         """
-        answer: dict[str, Any] = self._client.request("observed", self._deadline_s, id=self.id, after=self._last)
+        try:
+            answer: dict[str, Any] = self._client.request("observed", self._deadline_s, id=self.id, after=self._last)
+        except TopoEnvironmentError:
+            self.is_lost = True
+            raise
         self._last = answer.pop("last")
         return answer
 
@@ -72,12 +79,14 @@ def observe(
     """
     client = Client.of(folder)
     answer = client.request("observe", deadline_s, kind=kind, component=component, spec=spec, for_s=for_s)
+    seen = Observation(client, answer, deadline_s)
     try:
-        yield Observation(client, answer, deadline_s)
+        yield seen
     finally:
         # That of a topology that has ended has ended with it.
-        with suppress(TopoError):
-            client.request("unobserve", deadline_s, id=answer["id"])
+        if not seen.is_lost:
+            with suppress(TopoError):
+                client.request("unobserve", deadline_s, id=answer["id"])
 
 
 def log_levels(
