@@ -29,7 +29,8 @@ from topo.checkpoint.store_messages import (
 )
 from topo.errors import CheckpointDamagedError, CheckpointMissingError, CheckpointRefusedError, TopoEnvironmentError, TopoError
 from topo.master_process.restore_point import way_out
-from topo.storage.checkpoint_store import CheckpointStore, open_store
+from topo.storage.checkpoint_store import CheckpointStore
+from topo.storage.files import Files, open_files
 from topo.transport.bell import Bell
 
 _LOG = logging.getLogger(__name__)
@@ -46,17 +47,23 @@ class CheckpointWriterThread:
         store: of the run.
         topology: its name.
         wall_ms: the wall clock, for the moment in a manifest.
+        reach: returns the files at another path or URL.
 
     Attributes:
         descriptor: becomes readable when there are answers.
     """
 
     def __init__(
-        self, store: CheckpointStore, topology: str, wall_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+        self,
+        store: CheckpointStore,
+        topology: str,
+        wall_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        reach: Callable[[str], Files] = open_files,
     ) -> None:
         self._store = store
         self._topology = topology
         self._wall_ms = wall_ms
+        self._reach = reach
         self._commands: SimpleQueue[StoreCommand | None] = SimpleQueue()
         self._answers: deque[StoreAnswer] = deque()
         self._is_leaving = threading.Event()
@@ -103,7 +110,7 @@ class CheckpointWriterThread:
             return None
         if isinstance(command, CopyCheckpoint):
             try:
-                self._store.copy(command.checkpoint, open_store(command.folder, self._topology))
+                self._store.copy(command.checkpoint, self._store_in(command.folder))
             except TopoError as error:
                 return SavepointStored(command.folder, str(error))
             return SavepointStored(command.folder)
@@ -137,7 +144,7 @@ class CheckpointWriterThread:
 
     def _last_whole(self, command: FindCheckpoint) -> Manifest | None:
         if command.folder:
-            source = open_store(command.folder, self._topology)
+            source = self._store_in(command.folder)
             manifest = source.load(command.upto)
             source.verify(manifest)
             return manifest
@@ -146,6 +153,9 @@ class CheckpointWriterThread:
             _LOG.error("%s", problem)
         self._store.abandon(found.passed_over)
         return found.manifest
+
+    def _store_in(self, folder: str) -> CheckpointStore:
+        return CheckpointStore(self._reach(folder), self._topology)
 
     def _until_done(self, do: Callable[[], None]) -> bool:
         """Try until the store does it; False when the master ends before."""

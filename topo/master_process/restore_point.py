@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,7 +12,8 @@ from topo.checkpoint.assignment import shapes_of
 from topo.checkpoint.manifest import Manifest, misfits, reopened, without
 from topo.errors import CheckpointMissingError, CheckpointRefusedError
 from topo.plan.physical import PhysicalPlan
-from topo.storage.checkpoint_store import CheckpointStore, locate, open_store
+from topo.storage.checkpoint_store import CheckpointStore, locate
+from topo.storage.files import Files, open_files
 
 
 class Restored(Struct, frozen=True):
@@ -69,7 +70,13 @@ def moment(at_ms: int) -> str:
 
 
 def checkpoint_to_restore(
-    store: CheckpointStore, plan: PhysicalPlan, *, expected: int = 0, start_from: str = "", drop: Iterable[str] = ()
+    store: CheckpointStore,
+    plan: PhysicalPlan,
+    *,
+    expected: int = 0,
+    start_from: str = "",
+    drop: Iterable[str] = (),
+    reach: Callable[[str], Files] = open_files,
 ) -> Restored:
     """Return the last complete checkpoint of the run, else the savepoint that it was started from.
 
@@ -79,6 +86,7 @@ def checkpoint_to_restore(
         expected: a checkpoint that is known to have been complete; 0: none is.
         start_from: a savepoint, or a folder of checkpoints; "" for none.
         drop: components of `start_from` whose state is to be ignored.
+        reach: returns the files at a path or URL.
 
     Raises:
         CheckpointMissingError: there is nothing where something was expected.
@@ -92,7 +100,7 @@ def checkpoint_to_restore(
         raise CheckpointMissingError(f"{error}; {way_out(plan.name)}") from error
     restored = Restored(found.manifest, "", found.problems, found.passed_over)
     if found.manifest is None and start_from:
-        named = _named(start_from, plan.name)
+        named = _named(start_from, plan.name, reach)
         restored = replace(named, manifest=named.manifest and reopened(without(named.manifest, drop)))
     manifest = restored.manifest
     if manifest is not None and (wrong := misfits(manifest, plan.name, shapes_of(plan))):
@@ -124,9 +132,9 @@ def way_out(topology: str) -> str:
     return f"once its files can be read, `topo resume {topology}` restores it; with --from-beginning it discards the state"
 
 
-def _named(url: str, topology: str) -> Restored:
-    root, number = locate(url)
-    source = open_store(root, topology)
+def _named(url: str, topology: str, reach: Callable[[str], Files]) -> Restored:
+    root, number = locate(url, reach)
+    source = CheckpointStore(reach(root), topology)
     if number is None:
         found = source.latest()
         if found.manifest is None:

@@ -290,11 +290,11 @@ def open_store(url: str, topology: str, keep: int = 3) -> CheckpointStore:
     return CheckpointStore(open_files(url), topology, keep)
 
 
-def locate(url: str) -> tuple[str, int | None]:
+def locate(url: str, reach: Callable[[str], Files] = open_files) -> tuple[str, int | None]:
     """Return what a path that a user names stands for: the root of a store, and the number if it is the folder of one."""
     url = url.rstrip("/")
     head, _, name = url.rpartition("/")
-    return (head, int(name)) if name.isdecimal() and MANIFEST in open_files(url).names() else (url, None)
+    return (head, int(name)) if name.isdecimal() and MANIFEST in reach(url).names() else (url, None)
 
 
 def topology_of(root: str) -> str:
