@@ -18,6 +18,7 @@ from tests.simulation import (  # noqa: E402
     planted_control,
     planted_decisions,
     planted_partitions,
+    planted_savepoints,
     planted_storage,
 )
 
@@ -53,6 +54,7 @@ def table() -> str:
     without = {**planted.PLANTS, **planted_control.PLANTS, **planted_decisions.PLANTS}
     rows = [*_rows(without, ""), *_rows(with_checkpoints, "`--exactly-once` ")]
     rows += _rows(planted_partitions.PLANTS, "`partitions` ")
+    rows += _rows(planted_savepoints.PLANTS, "`--savepoints` ")
     for plant, (oracles, seeds, run) in (planted_decisions.SECOND_PLANTS | planted_chains.PLANTS).items():
         rows += _rows({plant: (oracles, seeds)}, f"`{run}` ")
     return "\n".join(

@@ -3,13 +3,14 @@
 python -m tests.simulator --seed 7            the topology, its faults, the outcome, the violations
 python -m tests.simulator --seed 7 --trace    and before that every event
 python -m tests.simulator --seed 7 --exactly-once    a topology with checkpoints; its seeds are others
+python -m tests.simulator --seed 7 --savepoints    the same topology, and savepoints are asked for
 """
 
 from __future__ import annotations
 
 import argparse
 
-from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario
+from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario, draw_savepoint_scenario
 from tests.simulator.random_scenarios import draw_scenario
 
 
@@ -19,8 +20,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--trace", action="store_true", help="show everything that happened")
     parser.add_argument("--exactly-once", action="store_true", help="a topology with checkpoints")
+    parser.add_argument("--savepoints", action="store_true", help="likewise, with savepoints")
     options = parser.parse_args(arguments)
-    scenario = draw_checkpoint_scenario(options.seed) if options.exactly_once else draw_scenario(options.seed)
+    with_checkpoints = draw_savepoint_scenario if options.savepoints else draw_checkpoint_scenario
+    is_checkpointed = options.exactly_once or options.savepoints
+    scenario = with_checkpoints(options.seed) if is_checkpointed else draw_scenario(options.seed)
     run = scenario.run(keeps_trace=options.trace)
     for line in run.simulation.trace_lines:
         print(line)

@@ -18,6 +18,7 @@ from tests.simulator.checkpointed_stages import Beyond, CheckpointedStage, Misha
 from tests.simulator.consistency_checker import ConsistencyChecker
 from tests.simulator.faults import Fault, FaultKind
 from tests.simulator.runs import Run
+from tests.simulator.savepoints import SavepointDesk, SavepointRequest
 from tests.simulator.simulation import Simulation
 from tests.simulator.topologies import Part, build, copies_of
 from topo.api.topology import Topology
@@ -52,13 +53,22 @@ class CheckpointScenario:
         parts: the components, each after those that it reads.
         settings: of the topology.
         faults: in the order of their shares.
+        requests: of savepoints, likewise.
     """
 
-    def __init__(self, seed: int, parts: Sequence[Part], settings: Mapping[str, Any], faults: Sequence[Fault] = ()) -> None:
+    def __init__(
+        self,
+        seed: int,
+        parts: Sequence[Part],
+        settings: Mapping[str, Any],
+        faults: Sequence[Fault] = (),
+        requests: Sequence[SavepointRequest] = (),
+    ) -> None:
         self.seed = seed
         self.parts = tuple(parts)
         self.settings = dict(settings)
         self.faults = tuple(faults)
+        self.requests = tuple(requests)
 
     def topology(self, outside: Beyond) -> Topology:
         """Build the topology, as every process does."""
@@ -103,27 +113,42 @@ class CheckpointScenario:
                     what += f", {made.mishaps}"
             settings = "".join(f", {name}={value}" for name, value in part.settings.items())
             lines.append(f"  {part.name}: {what}{settings}")
-        return "\n".join([*lines, *(f"  {fault}" for fault in self.faults)])
+        return "\n".join([*lines, *(f"  {what}" for what in (*self.faults, *self.requests))])
 
     def run(self, *, keeps_trace: bool = False) -> CheckpointRun:
         """Run it to its end, and compare the results with the expected ones."""
         outside, expected = Beyond(), self.expected()
-        simulation = Simulation(
-            copies_of(self.topology(outside), outside),
-            self.seed,
-            self.faults,
-            lambda: len(outside.effects) / max(1, len(expected.sinks)),
-            keeps_trace=keeps_trace,
-        )
-        outside.work, outside.kill, outside.now = simulation.work, simulation.kill, lambda: simulation.now
-        checker = simulation.history
-        assert isinstance(checker, ConsistencyChecker)
-        outside.on_stage, outside.on_commit = checker.token_staged, checker.token_committed
-        simulation.run()
+        topology = copies_of(self.topology(outside), outside)
+
+        def progress() -> float:
+            return len(outside.effects) / max(1, len(expected.sinks))
+
+        simulation = Simulation(topology, self.seed, self.faults, progress, keeps_trace=keeps_trace)
+        desk = SavepointDesk(simulation, self.requests, progress)
+        _run(simulation, outside, desk)
+        outcome = simulation.master.outcome
+        if not simulation.violations and outcome is not None and outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT):
+            before, place = simulation, desk.last_written()
+            if not before.violations:
+                faults = self.requests[-1].later_faults
+                simulation = Simulation(topology, self.seed + 1_000_000, faults, progress)
+                simulation.succeed(before, place)
+                _run(simulation, outside, SavepointDesk(simulation, (), progress), began_at=before.now)
         if not simulation.violations:
-            checker.check_kept()
             Judgement(self, simulation, outside, expected).judge()
         return Run(self, simulation, outside, simulation.violations)
+
+
+def _run(simulation: Simulation, outside: Beyond, desk: SavepointDesk, began_at: float = 0.0) -> None:
+    """Run a simulation to its end; `began_at`: virtual seconds of the runs before it."""
+    outside.work, outside.kill, outside.now = simulation.work, simulation.kill, lambda: began_at + simulation.now
+    checker = simulation.history
+    assert isinstance(checker, ConsistencyChecker)
+    outside.on_stage, outside.on_commit = checker.token_staged, checker.token_committed
+    simulation.run(until=desk.look)
+    if not simulation.violations:
+        checker.check_kept()
+        desk.judge()
 
 
 CheckpointRun = Run[CheckpointScenario, Beyond]

@@ -16,7 +16,7 @@ from tests.simulator.faults import FaultKind, Moment
 from tests.simulator.history import History
 from tests.simulator.observers import FrameObserver
 from topo.checkpoint.alignment import Snapshot, SnapshotStore, StoredCallback, StoredPart
-from topo.checkpoint.store_messages import CommitCheckpoint, StoreCommand
+from topo.checkpoint.store_messages import CommitCheckpoint, CopyCheckpoint, StoreCommand
 from topo.errors import TopoError
 from topo.hot import Trees
 from topo.ids import TaskId
@@ -151,6 +151,10 @@ class ConsistencyChecker(History):
         """Take over which checkpoints another simulation has completed, and for which of them tokens were staged."""
         self._complete, self._staged_for = set(earlier._complete), dict(earlier._staged_for)
 
+    def begin_from_savepoint(self, earlier: ConsistencyChecker) -> None:
+        """Begin from another simulation's savepoint: it covers every token that was staged there."""
+        self._staged_for = dict.fromkeys(earlier._staged_for, 0)
+
     # -- reports of observers --------------------------------------------------------------------------------------------
 
     def observe(self, process: SimulatedProcess) -> FrameObserver:
@@ -213,6 +217,8 @@ class ConsistencyChecker(History):
 
     def asked_of_store(self, command: StoreCommand) -> None:
         """The master has asked for something to be done in the store of checkpoints."""
+        if isinstance(command, CopyCheckpoint):
+            self._simulation.strikes.reached(Moment.COPYING, None)
         if not isinstance(command, CommitCheckpoint):
             return
         simulation = self._simulation

@@ -58,9 +58,12 @@ class FaultInjector:
     def look(self) -> None:
         """Set off the next of the faults that wait, if its share of the effects has been seen."""
         if self._waiting[0].share <= self._progress():
-            fault = self._waiting.pop(0)
-            self._due += 1
-            self._simulation.at(self._simulation.now + fault.after_s, lambda: self._arm(fault))
+            self.add(self._waiting.pop(0))
+
+    def add(self, fault: Fault) -> None:
+        """Set a fault off, whatever its share."""
+        self._due += 1
+        self._simulation.at(self._simulation.now + fault.after_s, lambda: self._arm(fault))
 
     def reached(self, moment: Moment, process: SimulatedProcess | None) -> None:
         """A moment of a checkpoint has come, in a process or at the master."""

@@ -51,6 +51,7 @@ class Moment(Enum):
     COMPLETE = "the manifest exists, and no task knows"
     PUBLISHING = "a task does what a complete checkpoint allows"
     RESTORING = "a task reads its parts"
+    COPYING = "a savepoint is being copied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,7 @@ CHECKPOINT_WEIGHTS = {
     FaultKind.DAMAGE: 8,
 }
 """What strikes topologies with checkpoints."""
+_DRAWN_MOMENTS = [moment for moment in Moment if moment is not Moment.COPYING]
 _HAS_MOMENT = {FaultKind.CRASH, FaultKind.STOP, FaultKind.ZOMBIE, FaultKind.CUT, FaultKind.MASTER, FaultKind.POWER}
 _NEEDS_LINKS = {FaultKind.CUT, FaultKind.REORDER, FaultKind.REPEAT, FaultKind.SLOW_LINK}
 
@@ -171,7 +173,7 @@ def draw_checkpoint_faults(random: Random, *, has_links: bool, may_damage: bool,
             fault = replace(fault, share=random.random() * 0.6, after_s=0.0)
         if fault.kind in _HAS_MOMENT and random.random() < 0.7:
             countdown = random.choice((0, 0, 1, 2, random.randrange(8)))
-            fault = replace(fault, moment=random.choice(list(Moment)), countdown=countdown)
+            fault = replace(fault, moment=random.choice(_DRAWN_MOMENTS), countdown=countdown)
             if random.random() < 0.7:
                 fault = replace(fault, point=CrashPoint.IN_TURN)
             if fault.moment is Moment.RESTORING:

@@ -231,8 +231,10 @@ class SimulatedMaster:
         restored = Restored(None)
         if simulation.disk is not None:
             expected = 0 if self.store.record is None else self.store.record.completed
-            store = simulation.disk.store()
-            restored = checkpoint_to_restore(store, simulation.plan, expected=expected)
+            disk, store = simulation.disk, simulation.disk.store()
+            restored = checkpoint_to_restore(
+                store, simulation.plan, expected=expected, start_from=disk.start_from, reach=disk.files_in
+            )
             settle(store, restored, 0 if self.store.record is None else self.store.record.checkpoint)
             simulation.history.count("a master found a damaged checkpoint", len(restored.problems))
         self.master = TopologyMaster(

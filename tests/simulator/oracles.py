@@ -22,6 +22,8 @@ the tokens of a sink are committed in theirs |
 | 16 | spouts emit only when all tasks are ready; a sink commits a token only when a complete checkpoint covers it; the last \
 `checkpoint_keep` complete checkpoints are kept |
 | 17 | with partitions: every record comes out soon, and no window waits for a partition that is silent, gone or at its end |
+| 18 | each request of a savepoint has one answer, a failure has its reason and row, and a written savepoint, from a checkpoint \
+that began after the request (at the end: the last one), can be restored at any later time, also after a power cut |
 
 The history checks 2, 3, 5, 6, 8, 9, 14 and 16 as things happen, the simulation 10.
 """

@@ -219,7 +219,7 @@ class SimulatedProcess:
         disk = self._simulation.disk
         if disk is None:
             return None
-        store = TaskSnapshots(self.plan, task, disk.store(), SerializerRegistry(), self._beside.submit)
+        store = TaskSnapshots(self.plan, task, disk.store(), SerializerRegistry(), self._beside.submit, disk.files_in)
         return self._simulation.history.watched_store(store, self)
 
     def _run_async(self, call: Coroutine[Any, Any, Any], done: AsyncDone, _blocks: Callable[[Exception], None]) -> None:

@@ -15,6 +15,7 @@ from tests.simulator.checkpoint_scenarios import CheckpointScenario
 from tests.simulator.checkpointed_sources import Source
 from tests.simulator.checkpointed_stages import Beyond, Mishaps
 from tests.simulator.faults import draw_checkpoint_faults, with_control_faults
+from tests.simulator.savepoints import draw_requests
 from tests.simulator.topologies import Part
 
 _REFUSING = (stages.Relay, stages.Odd, stages.Hand, stages.Tally, stages.Call)
@@ -22,6 +23,8 @@ _REFUSING = (stages.Relay, stages.Odd, stages.Hand, stages.Tally, stages.Call)
 SETTINGS: dict[str, Any] = {**random_scenarios.SETTINGS, "delivery": "exactly_once", "watermark_interval": "5ms"}
 ROWS = 60
 """Rows that the spouts of a run emit, at least."""
+SAVEPOINTS_IN = 0.1
+"""The share of seeds in which savepoints are asked for."""
 
 
 def draw_checkpoint_scenario(seed: int) -> CheckpointScenario:
@@ -33,7 +36,16 @@ def draw_checkpoint_scenario(seed: int) -> CheckpointScenario:
     drawing.settings["watermark_interval"] = Random(f"watermarks {seed}").choice(("5ms", "25ms", "25ms"))
     faults = draw_checkpoint_faults(random, has_links=drawing.settings["workers"] != 1, may_damage=not drawing.is_irrevocable)
     faults = with_control_faults(faults, seed, is_checkpointed=True)
-    return CheckpointScenario(seed, drawing.parts, drawing.settings, faults)
+    chance = Random(f"operator {seed}")
+    requests = draw_requests(chance) if chance.random() < SAVEPOINTS_IN else ()
+    return CheckpointScenario(seed, drawing.parts, drawing.settings, faults, requests)
+
+
+def draw_savepoint_scenario(seed: int) -> CheckpointScenario:
+    """Return the scenario of a seed, in which savepoints are asked for in any case."""
+    scenario = draw_checkpoint_scenario(seed)
+    scenario.requests = draw_requests(Random(f"asked {seed}"))
+    return scenario
 
 
 class _Drawing:

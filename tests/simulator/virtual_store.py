@@ -16,10 +16,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulator.memory_files import File, MemoryFileSystem, WriteEnding
+from topo.checkpoint.manifest import Manifest
 from topo.checkpoint.store_messages import CommitCheckpoint, FindCheckpoint, StoreAnswer, StoreCommand
 from topo.errors import TopoEnvironmentError
 from topo.master.ending import EndingStage
 from topo.master_process.checkpoint_thread import RETRY_S, CheckpointWriterThread
+from topo.master_process.restore_point import checkpoint_to_restore
 from topo.storage.checkpoint_store import MANIFEST, CheckpointStore
 from topo.storage.files import LocalFiles
 
@@ -40,9 +42,9 @@ class VirtualFiles(LocalFiles):
         is_unreadable: asked before each read.
     """
 
-    def __init__(self) -> None:
-        self.system = MemoryFileSystem()
-        super().__init__(ROOT, self.system)
+    def __init__(self, root: Path = ROOT, system: MemoryFileSystem | None = None) -> None:
+        self.system = system or MemoryFileSystem()
+        super().__init__(root, self.system)
         self.fails: Callable[[], WriteEnding | None] = lambda: None
         self.is_unreadable: Callable[[], bool] = lambda: False
 
@@ -77,6 +79,7 @@ class Disk:
     Attributes:
         slow_until, failing_until, unreadable_until: in virtual seconds.
         torn_next: the next write is torn.
+        start_from: the savepoint that the run begins from; "" for none.
     """
 
     def __init__(self, simulation: Simulation, random: Random) -> None:
@@ -87,15 +90,41 @@ class Disk:
         self.files.is_unreadable = self._is_unreadable
         self.slow_until = self.failing_until = self.unreadable_until = 0.0
         self.torn_next = False
+        self.start_from = ""
 
     def store(self) -> CheckpointStore:
         """Return the store of the run's topology."""
         plan = self._simulation.plan
         return CheckpointStore(self.files, plan.name, plan.config.checkpoint_keep)
 
+    def files_in(self, folder: str) -> VirtualFiles:
+        """Return the files of another folder, which fail as those of the store do."""
+        files = VirtualFiles(Path(folder), self.files.system)
+        files.fails, files.is_unreadable = lambda: self.files.fails(), self._is_unreadable
+        return files
+
+    def begin_from(self, earlier: Disk, savepoint: str) -> None:
+        """Have the run begin from a savepoint that another one has written."""
+        folder = Path(savepoint).parts[0]
+        kept, root = earlier.files.system.root.entries[folder], self.files.system.root
+        root.entries[folder] = root.synced[folder] = kept
+        self.start_from = savepoint
+
     def after_power_cut(self) -> CheckpointStore:
         """Return what would certainly be left of the store if the power failed now."""
         return CheckpointStore(LocalFiles(ROOT, self.files.system.after_power_cut()), self._simulation.plan.name)
+
+    def left_of(self, savepoint: str) -> Manifest | None:
+        """Return the last checkpoint in a savepoint's folder that a run could begin from if the power failed now.
+
+        Raises:
+            TopoError: none could be restored.
+        """
+        system, plan = self.files.system.after_power_cut(), self._simulation.plan
+        nothing = CheckpointStore(LocalFiles(ROOT, MemoryFileSystem()), plan.name)
+        return checkpoint_to_restore(
+            nothing, plan, start_from=savepoint, reach=lambda folder: LocalFiles(Path(folder), system)
+        ).manifest
 
     def may_be_complete(self, checkpoint: int) -> bool:
         """Whether a checkpoint may be complete after a power cut."""
@@ -253,6 +282,7 @@ class VirtualKeeper(CheckpointWriterThread):
         self._store = simulation.disk.store()
         self._topology = simulation.plan.name
         self._wall_ms = simulation.wall_ms
+        self._reach = simulation.disk.files_in
         self._simulation = simulation
         self._is_alive = is_alive
         self._answer = answer

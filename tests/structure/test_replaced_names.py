@@ -39,6 +39,7 @@ EXCEPTIONS = {
     "tests/simulation/planted_control.py": PLANTS,
     "tests/simulation/planted_decisions.py": PLANTS,
     "tests/simulation/planted_partitions.py": PLANTS,
+    "tests/simulation/planted_savepoints.py": PLANTS,
     "tests/simulation/planted_storage.py": PLANTS,
     "tests/simulation/test_chains.py": "gives a chain to each spout",
     "tests/simulation/test_ends.py": PLANTS,
