@@ -238,6 +238,10 @@ class SavepointDesk:
             if asked.state and outcome.kind is not OutcomeKind.CUT_SHORT:
                 self._violated(asked, f"is {asked.state}, and the topology has ended: {outcome.kind.value}")
 
+    def written_on_the_way(self) -> str:
+        """Return the folder of a savepoint after which the topology continued; "" where none has been written."""
+        return next((asked.folder for asked in self.asked if asked.state == "written" and not asked.request.stops), "")
+
     def last_written(self) -> str:
         """Return the folder of the savepoint that the topology has ended with; "" where it has not been written."""
         store, found = self._simulation.master.store, [asked for asked in self.asked if asked.request.stops]
