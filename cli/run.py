@@ -40,7 +40,7 @@ _LOG_BYTES_AT_ONCE = 1 << 20
 )
 @request_options
 @ui_option
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress; errors are shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary alone to stdout, as JSON; printed lines go to stderr.")
 @click.option(
     "--log-format",

@@ -48,6 +48,38 @@ def test_a_quiet_run_as_json_prints_the_summary_alone(flow: Path) -> None:
     assert sorted(printed) == [f"value {2 * number}" for number in range(5)]
 
 
+UNREACHABLE = """
+from topo import PrintBolt, Spout, TopologyBuilder
+from topo.errors import TopoEnvironmentError
+
+
+class Orders(Spout):
+    outputs = ("order",)
+
+    def open(self, context, collector):
+        raise TopoEnvironmentError("no broker answers")
+
+    def next_tuple(self): ...
+
+
+builder = TopologyBuilder("orders")
+builder.set_spout("orders", Orders())
+builder.set_bolt("print", PrintBolt()).shuffle_grouping("orders")
+topology = builder.build()
+"""
+
+
+def test_a_quiet_run_shows_an_error_that_comes_again_once(topo_home: Path, tmp_path: Path) -> None:
+    """The source is opened three times; who reads the log of a job must not wait for the last."""
+    path = tmp_path / "orders.py"
+    path.write_text(UNREACHABLE)
+    result = piped("run", path, "-q")
+    assert result.code == 1
+    shown = [line for line in result.err.splitlines() if line.startswith("orders: ") and "no broker answers" in line]
+    assert [line.split()[1] for line in shown] == ["TopoEnvironmentError:", "WorkerLost:"]
+    assert {row["count"] for row in json.loads(piped("errors", "orders", "--json").out)} == {3}
+
+
 def test_a_run_that_gives_messages_up_exits_1_says_why_and_names_the_way_on() -> None:
     result = piped("run", EXAMPLES / "enrichment.py", "-p", "visitors=30", "-p", "unknown=2", "-q")
     assert result.code == 1
