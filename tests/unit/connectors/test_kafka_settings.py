@@ -90,7 +90,13 @@ def test_a_setting_that_no_client_takes_is_refused_without_one(given: dict[Any, 
 
 
 def test_settings_that_the_client_takes_are_passed_on() -> None:
-    given = {"ssl.ca.location": Path("ca.pem"), "linger.ms": 0.5, "enable.ssl.certificate.verification": True, "oauth_cb": len}
+    given = {
+        "ssl.ca.location": Path("ca.pem"),
+        "linger.ms": 0.5,
+        "enable.ssl.certificate.verification": True,
+        "oauth_cb": len,
+        "log_level": 4,
+    }
     assert checked_config("KafkaSink", given, {}) == given
 
 

@@ -23,6 +23,8 @@ REFUSED = {
 
 _NUMBERS = ("socket.timeout.ms", "message.max.bytes")
 """Settings that topo reads as well."""
+_UNDERSCORED = {"log_level"}
+"""Settings of librdkafka that have an underscore, beside the callbacks."""
 _PROTOCOLS = {"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}
 """May stand in front of an address."""
 _UNREACHABLE = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT"}
@@ -71,10 +73,8 @@ def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, s
             raise ConfigError(f"{user}: config= has the name {name!r}; names of settings are text")
         if name in reasons:
             raise ConfigError(f"{user}: config= must not have {name!r}: {reasons[name]}")
-        if name == "logger":
-            continue
         is_callback = name.endswith("_cb")
-        if "_" in name and not is_callback:
+        if "_" in name and not is_callback and name not in _UNDERSCORED:
             dotted = name.replace("_", ".")
             raise ConfigError(f"{user}: config= has {name!r}, and librdkafka's names have dots: {dotted!r}")
         # The client would take the text of a list, or of bytes, such as "b'x'".
