@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -287,10 +286,10 @@ def test_a_slow_topology_drains_in_the_time_of_what_its_queues_hold(mode: str) -
     assert run.simulation.now < 36.0
 
 
-def test_a_savepoint_of_a_slow_topology_takes_the_time_of_what_its_queues_hold(tmp_path: Path) -> None:
+def test_a_savepoint_of_a_slow_topology_takes_the_time_of_what_its_queues_hold() -> None:
     run = SlowRun("exactly_once", 400, timed(0.0), timed(0.1))
     written: list[float] = []
-    folder = str(tmp_path / "sp")
+    folder = "savepoints/1"
 
     def look() -> None:
         assert run.simulation.master.master is not None and run.simulation.master.master.checkpoints is not None
