@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.drive import PATIENCE_S, TOPO, call, piped
+from tests.integration.support import eventually
 from topo.master_process.client import AnswerTimeout, Unreachable
 from topo.operate.observing import Observation
 from topo.operate.traces import Traces
@@ -244,6 +244,11 @@ topology = builder.build()
 """
 
 
+def status_of(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(piped("status", name, "--json").out)
+    return found
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -259,8 +264,9 @@ def test_a_master_that_is_killed_meanwhile_leaves_what_was_seen(
 ) -> None:
     """A trace of a minute was lost with the master."""
     watching = subprocess.Popen([*TOPO, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
-    status = json.loads(piped("status", running, "--json").out)
+    begun_with = status_of(running)["totals"]["acked"]
+    eventually(lambda: status_of(running)["totals"]["acked"] > begun_with + 2000, what="messages that are observed")
+    status = status_of(running)
     os.kill(status["master"]["pid"], signal.SIGKILL)
     out, err = watching.communicate(timeout=PATIENCE_S)
     for worker in status["workers"]:

@@ -5,8 +5,7 @@ Some pass every row on: all oracles hold as without one. Others raise, drop and 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -52,11 +51,7 @@ def chained(builder: TopologyBuilder, aliases: Any = None, given: Any = None) ->
     return _build(builder, aliases, chains)
 
 
-@pytest.fixture(autouse=True)
-def is_quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.mark.parametrize("draw", [draw_scenario, draw_checkpoint_scenario])

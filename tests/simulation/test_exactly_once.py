@@ -5,12 +5,10 @@ A failing seed replays with `python -m tests.simulator --exactly-once --seed N`,
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,12 +36,7 @@ _totals: dict[int, Counter[str]] = {}
 """What occurred in the runs of each chunk of seeds."""
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Stores that fail on purpose fill the log."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def judged(seed: int) -> CheckpointRun:

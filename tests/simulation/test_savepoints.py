@@ -5,9 +5,7 @@ A failing seed replays with `python -m tests.simulator --savepoints --seed N`.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -31,12 +29,7 @@ SOMETIMES = (
 _totals: dict[int, Counter[str]] = {}
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Stores that fail on purpose fill the log."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def totals_of(chunk: int) -> Counter[str]:

@@ -132,7 +132,7 @@ class CheckpointScenario:
             if not before.violations:
                 faults = self.requests[-1].later_faults
                 simulation = Simulation(topology, self.seed + 1_000_000, faults, progress)
-                simulation.succeed(before, place)
+                _succeed(simulation, before, place)
                 _run(simulation, outside, SavepointDesk(simulation, (), progress), began_at=before.now)
         if not simulation.violations:
             Judgement(self, simulation, outside, expected).judge()
@@ -150,12 +150,30 @@ class CheckpointScenario:
         """Run the topology from a savepoint to its end, in another outside world, and compare its state with the expected one."""
         outside = Beyond()
         simulation = Simulation(copies_of(self.topology(outside), outside), self.seed + 2_000_000)
-        simulation.succeed(before, savepoint)
+        _succeed(simulation, before, savepoint)
         simulation.history.count("run again from a savepoint")
         _run(simulation, outside, SavepointDesk(simulation, (), lambda: 1.0))
         if not simulation.violations:
             Judgement(self, simulation, outside, expected).judge_states()
         return simulation
+
+
+def _succeed(simulation: Simulation, before: Simulation, savepoint: str) -> None:
+    """Continue what another simulation has stored: from a savepoint, or, where that is "", from its last checkpoint."""
+    simulation._hash, simulation._lines = before._hash, before._lines
+    simulation.history.counts = before.history.counts
+    simulation.master.store.dead_letters += before.master.store.dead_letters
+    checker, earlier = simulation.history, before.history
+    assert isinstance(checker, ConsistencyChecker)
+    assert isinstance(earlier, ConsistencyChecker)
+    assert simulation.disk is not None
+    assert before.disk is not None
+    if savepoint:
+        simulation.disk.begin_from(before.disk, savepoint)
+        checker.begin_from_savepoint(earlier)
+    else:
+        simulation.disk.files = before.disk.files
+        checker.succeed(earlier)
 
 
 def _run(simulation: Simulation, outside: Beyond, desk: SavepointDesk, began_at: float = 0.0) -> None:

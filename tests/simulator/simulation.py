@@ -138,23 +138,6 @@ class Simulation:
 
     # -- running ---------------------------------------------------------------------------------------------------------
 
-    def succeed(self, before: Simulation, savepoint: str) -> None:
-        """Continue what another simulation has stored: from a savepoint, or, where that is "", from its last checkpoint."""
-        self._hash, self._lines = before._hash, before._lines
-        self.history.counts = before.history.counts
-        self.master.store.dead_letters += before.master.store.dead_letters
-        checker, earlier = self.history, before.history
-        assert isinstance(checker, ConsistencyChecker)
-        assert isinstance(earlier, ConsistencyChecker)
-        assert self.disk is not None
-        assert before.disk is not None
-        if savepoint:
-            self.disk.begin_from(before.disk, savepoint)
-            checker.begin_from_savepoint(earlier)
-        else:
-            self.disk.files = before.disk.files
-            checker.succeed(earlier)
-
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Run to the end, to the first violation, until it hangs, which is a violation, or as long as `until` is false: then
         all processes are gone at once."""

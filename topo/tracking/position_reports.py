@@ -100,7 +100,7 @@ class PositionReports:
         """Return the id that the spout has given to a message."""
         return message if self._on_committed is None else message[:2]
 
-    def of(self, messages: list[Any]) -> list[Any]:
+    def positions_of(self, messages: list[Any]) -> list[Any]:
         """Return the ids that the spout has given to messages."""
         return messages if self._on_committed is None else list(map(self.position_of, messages))
 

@@ -346,7 +346,7 @@ class SourceMessages:
 
     def positions_of(self, roots: Iterable[int]) -> bytes:
         """Return the positions of those of the roots that are pending here as a packed array; nothing where none is."""
-        found = self._positions.of([message for message, _, _ in self.pending.find(roots)])
+        found = self._positions.positions_of([message for message, _, _ in self.pending.find(roots)])
         return pack_or_say_each(self._codec, found) if found else b""
 
     def commit(self, now: float, *, at_once: bool = False) -> None:

@@ -84,8 +84,8 @@ class InFlightTracker:
     def hold(self, task: TaskId, roots: bytes) -> None:
         """The task runs user code on tuples of these roots (packed words)."""
         if not self._is_final:
-            found = [(source.task, source.positions_of(distinct_words(roots))) for source in self.sources]
-            positions = [(task_id, packed) for task_id, packed in found if packed]
+            distinct = distinct_words(roots) if self.sources else ()
+            positions = [(source.task, packed) for source in self.sources if (packed := source.positions_of(distinct))]
             self._held.append((task, roots, positions))
             self._marker.write(task, roots, positions)
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 import msgpack
@@ -90,8 +92,8 @@ class CrashMarkerFile:
         room = self._room - len(roots)
         each = [(spout, position) for spout, packed in positions for position in split_packed(packed)]
         while each:
-            by_spout = {spout: join_packed(position for of, position in each if of == spout) for spout, _ in each}
-            packed: bytes = msgpack.packb(list(by_spout.items()))
+            by_spout = groupby(each, itemgetter(0))
+            packed: bytes = msgpack.packb([(spout, join_packed(one for _, one in mine)) for spout, mine in by_spout])
             if len(packed) <= room:
                 return roots, packed
             each = each[: len(each) // 2]
