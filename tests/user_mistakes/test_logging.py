@@ -42,3 +42,16 @@ def test_basic_config_of_a_module_adds_no_lines_to_those_of_the_command(topo_hom
 
     assert text.count("starts from the beginning") == 1 and "MINE" not in text
     assert "value 1" in {row["message"] for row in rows if row["component"] == "end"}
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_records_of_a_module_that_removes_topos_handler_are_lines(topo_home: Path, tmp_path: Path) -> None:
+    """A topology's module calls `basicConfig(force=True)`: its records are lines, and no tuple fails."""
+    path = tmp_path / "logs.py"
+    path.write_text(FLOW.replace('format="MINE %(message)s"', 'format="MINE %(message)s", force=True'))
+
+    ended = piped("run", path)
+
+    assert ended.code == 0
+    assert [line for line in ended.err.splitlines() if "MINE" in line] == ["MINE value 1"]

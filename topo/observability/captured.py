@@ -39,10 +39,11 @@ class CapturedStream(io.TextIOBase):
     line_buffering = True
     write_through = False
 
-    def __init__(self, name: str, tasks: _Tasks) -> None:
+    def __init__(self, name: str, tasks: _Tasks, handler: logging.Handler) -> None:
         self.name = f"<{name}>"
         self.buffer = _Bytes(self)
-        self._logger = logging.getLogger(name)
+        self._logger = name
+        self._handler = handler
         self._tasks = tasks
         self._begun = threading.local()
         self._pipes: dict[int | None, _Pipe] = {}
@@ -103,8 +104,10 @@ class CapturedStream(io.TextIOBase):
             self._pipes.clear()
 
     def _log(self, line: str) -> None:
+        # Past the loggers: user code may disable them, or give them a handler that writes to this stream.
         for start in range(0, len(line), LONGEST_LINE):
-            self._logger.info("%s", line[start : start + LONGEST_LINE])
+            part = line[start : start + LONGEST_LINE]
+            self._handler.handle(logging.LogRecord(self._logger, logging.INFO, "", 0, part, (), None))
 
 
 class _Bytes(io.BufferedIOBase):

@@ -122,9 +122,14 @@ class TaskLog:
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(level)
+        # User code that gives the root other handlers leaves the rows of topo alone; those of `context.logger` are its own.
+        own = logging.getLogger("topo")
+        own.addHandler(handler)
+        own.propagate = False
+        logging.getLogger("topo.user").parent = root
         self._handler = handler
         self._streams = (sys.stdout, sys.stderr)
-        self._captured = (CapturedStream("stdout", self), CapturedStream("stderr", self))
+        self._captured = (CapturedStream("stdout", self, handler), CapturedStream("stderr", self, handler))
         sys.stdout, sys.stderr = self._captured
         logging.captureWarnings(True)
 
@@ -136,6 +141,10 @@ class TaskLog:
                 stream.close_pipes()
             sys.stdout, sys.stderr = self._streams
             logging.captureWarnings(False)
+            own = logging.getLogger("topo")
+            logging.getLogger("topo.user").parent = own
+            own.removeHandler(self._handler)
+            own.propagate = True
             logging.getLogger().removeHandler(self._handler)
             self._handler.close()
             self._handler = None
@@ -177,13 +186,20 @@ class _JsonLines(logging.Formatter):
             "worker": self._log.worker,
             "task": task,
             "component": self._log.components.get(task) if task is not None else None,
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         if roots := self._log.roots():
             row["trace"] = roots
         if record.exc_info:
             row["exception"] = self.formatException(record.exc_info)
         return json.dumps(row)
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception as error:
+        return f"{record.msg} ({record.pathname}, line {record.lineno}: {type(error).__name__}: {error})"
 
 
 class _Handler(logging.FileHandler):

@@ -159,6 +159,56 @@ def test_odd_characters_stay_on_one_line(path: Path, rows: Rows) -> None:
     assert [row["message"] for row in rows()] == ["two\nlines é \udcff \u2028"]
 
 
+CONFIGURED = """
+import logging, logging.config, sys
+from pathlib import Path
+from topo.observability.logs import start_logging
+
+log = start_logging(Path(sys.argv[1]), worker=1, components={})
+print("before")
+logging.basicConfig(level=logging.WARNING, format="MINE %(message)s", force=True)
+print("printed")
+logging.getLogger("mine").warning("logged")
+logging.getLogger("topo.user.words.count.0").warning("logged by context.logger")
+logging.getLogger("topo.worker").warning("logged by topo")
+logging.config.dictConfig({"version": 1, "root": {"level": "ERROR", "handlers": []}})
+print("printed again")
+log.close()
+"""
+
+
+def test_lines_of_code_that_configures_the_root_logger_are_in_the_log(path: Path, rows: Rows) -> None:
+    # In a separate process: its configuration closes the handlers of pytest.
+    subprocess.run([sys.executable, "-c", CONFIGURED, str(path)], check=True, capture_output=True)
+    assert [(row["logger"], row["message"]) for row in rows()] == [
+        ("stdout", "before"),
+        ("stdout", "printed"),
+        ("stderr", "MINE logged"),
+        ("stderr", "MINE logged by context.logger"),
+        ("topo.worker", "logged by topo"),
+        ("stdout", "printed again"),
+    ]
+
+
+MISFIT = """
+import logging, sys
+from pathlib import Path
+from topo.observability.logs import start_logging
+
+log = start_logging(Path(sys.argv[1]), worker=1, components={})
+logging.getLogger("mine").warning("%s of %s", 1)
+log.close()
+"""
+
+
+def test_a_record_whose_arguments_do_not_fit_is_a_line_with_its_place(path: Path, rows: Rows) -> None:
+    # In a separate process: pytest raises for such a record.
+    subprocess.run([sys.executable, "-c", MISFIT, str(path)], check=True, capture_output=True)
+    (row,) = rows()
+    assert row["level"] == "WARNING"
+    assert row["message"] == "%s of %s (<string>, line 7: TypeError: not enough arguments for format string)"
+
+
 def test_a_log_is_bounded(tmp_path: Path) -> None:
     log = start_logging(tmp_path / "log", worker=1, max_bytes=10_000, kept=2)
     for number in range(1000):
