@@ -142,7 +142,7 @@ class Lowering:
             spout = _declared(node, spout_of_items(node.function, layout, str(node)))
         elif node.kind == "from_spout":
             read, positions = self._read_fields(node, spout, DEFAULT_STREAM)
-        self._builder.set_spout(name, spout, parallelism)
+        self._builder.set_spout(name, spout, parallelism, watermarks=node.settings["watermarks"])
         self.components.append(LoweredComponent(name, str(node), parallelism, [], identity=identity(node)))
         if self._may_chain(node, name, spout):
             streams = _Streams(self._ids)
@@ -164,6 +164,7 @@ class Lowering:
         is_plain = len(streams) == 1 and streams[0].name == DEFAULT_STREAM and not streams[0].direct and not streams[0].columnar
         is_read = not self._builder.sources.isdisjoint((name, f"{name}-steps"))
         has_output = any(True for _ in self._paths(node, MAIN, (), None))
+        is_plain = is_plain and node.settings["watermarks"] is None
         return is_plain and not is_read and has_output and self._event_time(starts, None, stamps=True)[0] is None
 
     def _read_fields(self, node: Node, component: Any, stream: str) -> tuple[Layout | None, list[int] | None]:

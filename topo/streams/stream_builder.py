@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from topo.api.spout import Spout
 from topo.api.topology import Topology, TopologySource
+from topo.api.watermarks import WatermarkStrategy
 from topo.builder import TopologyBuilder
 from topo.connectors.text_file_spout import TextFileSpout
 from topo.errors import TopologyError, UserError
@@ -77,24 +78,36 @@ class StreamBuilder(TopologySource):
         return self._source("from_files", TextFileSpout(path, pattern=pattern, **options), str, parallelism, name)
 
     @overload
-    def from_spout(self, spout: Spout, *, of: type[T], parallelism: int = 1, name: str | None = None) -> Stream[T]: ...
+    def from_spout(
+        self, spout: Spout, *, of: type[T], watermarks: WatermarkStrategy | None = None, parallelism: int = 1,
+        name: str | None = None,
+    ) -> Stream[T]: ...  # fmt: skip
     @overload
-    def from_spout(self, spout: Spout, *, parallelism: int = 1, name: str | None = None) -> Stream[tuple[Any, ...]]: ...
-    def from_spout(self, spout: Spout, *, of: Any = None, parallelism: int = 1, name: str | None = None) -> Stream[Any]:
+    def from_spout(
+        self, spout: Spout, *, watermarks: WatermarkStrategy | None = None, parallelism: int = 1, name: str | None = None
+    ) -> Stream[tuple[Any, ...]]: ...
+    def from_spout(
+        self, spout: Spout, *, of: Any = None, watermarks: WatermarkStrategy | None = None, parallelism: int = 1,
+        name: str | None = None,
+    ) -> Stream[Any]:  # fmt: skip
         """Read any spout.
 
         Args:
             spout: an instance.
             of: the type of the records: its fields are read by name; a plain type stands for the one field of the spout.
                 Without it a record is the tuple of a row's values.
+            watermarks: the event-time strategy of its rows, for each partition of a spout that has some, in place of
+                `with_event_time`.
         """
-        return self._source("from_spout", spout, of, parallelism, name)
+        return self._source("from_spout", spout, of, parallelism, name, watermarks)
 
-    def _source(self, kind: str, given: Any, record: Any, parallelism: int, name: str | None) -> Stream[Any]:
+    def _source(
+        self, kind: str, given: Any, record: Any, parallelism: int, name: str | None, watermarks: WatermarkStrategy | None = None
+    ) -> Stream[Any]:
         site = calling_site()
         if kind == "from_files":
             given.declared_at = (site.file, site.line)
-        node = Node(kind, (), site, name, given, record, {"parallelism": parallelism})
+        node = Node(kind, (), site, name, given, record, {"parallelism": parallelism, "watermarks": watermarks})
         return Stream(self._graph, self._graph.add(node))
 
     def build(self) -> Topology:

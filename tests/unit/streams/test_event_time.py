@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pytest
 
+from topo import PartitionedSpout, SourceRows, WatermarkStrategy
+from topo.errors import TopologyError
 from topo.streams import Stream, StreamBuilder, Tumbling
 from topo.testing import END, TopologyTest
 
@@ -73,3 +75,49 @@ def test_windows_go_by_the_time_wherever_a_row_has_it(case: str) -> None:
     times = Counter((click.user, FIRST_MS if case == "by a function" else click.at // 1000 * 1000) for click in CLICKS)
     assert Counter(seen) == Counter((user, start, count) for (user, start), count in times.items())
     assert [spec.watermarks.timestamp for spec in build().components if spec.watermarks is not None][-1] == place
+
+
+class Days(PartitionedSpout):
+    """Two partitions, a day apart, whose rows are read in turn."""
+
+    outputs = ("user", "at")
+    discovery_interval = None
+
+    def partitions(self) -> list[str]:
+        return ["monday", "tuesday"]
+
+    def read(self, partition: Any, position: int | None) -> Iterator[Any]:
+        first = FIRST_MS + 86_400_000 * (partition.name == "tuesday")
+        for place in range(0 if position is None else position + 1, 20):
+            yield SourceRows([(f"user{place % 3}", first + 400 * place)], [place])
+            yield None
+
+
+def days(flow: StreamBuilder, watermarks: WatermarkStrategy | None) -> Stream[Click]:
+    return flow.from_spout(Days(), of=Click, watermarks=watermarks, name="days")
+
+
+@pytest.mark.parametrize("are_of_partitions", [True, False])
+def test_watermarks_of_partitions_make_no_row_late_and_those_of_their_records_do(are_of_partitions: bool) -> None:
+    seen: list[int] = []
+
+    def build() -> Any:
+        flow = StreamBuilder("days").config(watermark_interval="1ms")
+        clicks = days(flow, WatermarkStrategy.monotonic_timestamps(timestamp="at") if are_of_partitions else None)
+        if not are_of_partitions:
+            clicks = clicks.with_event_time(lambda click: click.at)
+        windows = clicks.filter(is_named).key_by(lambda click: click.user).window(Tumbling("1s")).count()
+        windows.map_keyed(lambda user, window: window.value).to(seen.append)
+        return flow.build()
+
+    test = TopologyTest(build)
+    test.run()
+    assert test.errors() == []
+    assert (sum(seen) == 40) == are_of_partitions
+
+
+def test_a_strategy_that_is_none_is_refused_with_its_place() -> None:
+    flow = StreamBuilder("days")
+    days(flow, "5s").to(print)  # type: ignore[arg-type]
+    with pytest.raises(TopologyError, match=r"'days'.*WatermarkStrategy"):
+        flow.build()
