@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import signal
@@ -90,7 +91,7 @@ def command(early: EarlySpares | None, request: RunRequest, ui: bool, quiet: boo
         why = f"the output is taken no more ({show.lost.strerror})"
         rest = f", so {name} was drained; `topo resume {name}` continues it in the background" if was_interrupted else ""
         say(f"{why}{rest}; `topo logs {name}` has all of it")
-        raise SystemExit(code or Exit.FAILED)
+        raise SystemExit(code or (Exit.UNREAD if show.lost.errno == errno.EPIPE else Exit.FAILED))
     _print_summary(show.last, code, as_json, has_advice=not is_log_json)
     raise SystemExit(code)
 

@@ -133,6 +133,38 @@ def test_a_run_whose_output_is_taken_no_more_drains_and_names_the_way_on(how: st
     assert 0 < summary["totals"]["acked"] == summary["totals"]["emitted"] < 100000
 
 
+LAST_WORDS = """
+from topo import BasicBolt, IterableSpout, TopologyBuilder
+
+
+class End(BasicBolt):
+    def execute(self, tup, collector):
+        pass
+
+    def cleanup(self):
+        print("the end")
+
+
+def topology():
+    builder = TopologyBuilder("last-words")
+    builder.set_spout("source", IterableSpout([1]))
+    builder.set_bolt("end", End()).shuffle_grouping("source")
+    return builder.build()
+"""
+
+
+def test_a_run_that_has_ended_before_its_output_was_taken_no_more_has_not_failed(tmp_path: Path, topo_home: Path) -> None:
+    path = tmp_path / "last_words.py"
+    path.write_text(LAST_WORDS)
+    reader, output = os.pipe()
+    os.close(reader)
+    run = subprocess.Popen([*TOPO, "run", path, "-q"], stdout=output, stderr=subprocess.PIPE, text=True)
+    os.close(output)
+    shown = run.communicate(timeout=PATIENCE_S)[1]
+    assert (run.returncode, "`topo logs last-words` has all of it" in shown) == (141, True), shown
+    assert json.loads(piped("status", "last-words", "--json").out)["outcome"]["kind"] == "done"
+
+
 def test_a_run_whose_terminal_is_closed_drains(flow: Path) -> None:
     with Terminal("run", flow, "-p", "items=100000", "-p", "pause=0.001") as terminal:
         terminal.wait_for("value")
