@@ -291,13 +291,19 @@ def collect_settings(
     settings: tuple[tuple[str, str], ...], workers: int | None, environment: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the settings from outside by public name: TOPO_... variables, overridden by those of the command line."""
+    from difflib import get_close_matches
+
     from topo.config import RENAMED_SETTINGS, setting_names
 
     found: dict[str, Any] = {}
-    for name in (*RENAMED_SETTINGS, *setting_names()):
-        variable = f"TOPO_{name.upper()}"
-        if variable in environment and name != "user":
+    variables = {f"TOPO_{name.upper()}": name for name in (*RENAMED_SETTINGS, *setting_names()) if name != "user"}
+    for variable, name in variables.items():
+        if variable in environment:
             found[_current_name(name, f"{variable}=...")] = environment[variable]
+    for other in [one for one in environment if one.startswith("TOPO_") and one not in variables]:
+        # Far enough from those of others, such as the addresses that Kubernetes gives of a service named topo.
+        for near in get_close_matches(other, variables, n=1, cutoff=0.9):
+            click.echo(f"topo: {other} is no setting, and changes nothing; did you mean {near}?", err=True)
     found.update({_current_name(name, f"-s {name}=..."): value for name, value in settings})
     if workers is not None:
         found["workers"] = workers

@@ -12,6 +12,13 @@ from topo_cli.options import collect_settings
 from topo_cli.run import command as run
 
 
+def test_a_variable_that_is_nearly_a_setting_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    others = {"TOPO_HOME": "/somewhere", "TOPO_VENV": "venv", "TOPO_PURE": "1", "TOPO_WORKERS_SERVICE_HOST": "10.0.0.5"}
+    assert collect_settings((), None, {"TOPO_MESAGE_TIMEOUT": "5s", "TOPO_ACKERS": "2", **others}) == {"ackers": "2"}
+    note = "topo: TOPO_MESAGE_TIMEOUT is no setting, and changes nothing; did you mean TOPO_MESSAGE_TIMEOUT?\n"
+    assert capsys.readouterr().err == note
+
+
 def test_settings_come_from_the_environment_and_the_command_line_wins() -> None:
     environment = {"TOPO_MESSAGE_TIMEOUT": "5s", "TOPO_ACKERS": "2", "TOPO_HOME": "/somewhere", "MESSAGE_TIMEOUT": "1s"}
     assert collect_settings((), None, environment) == {"message_timeout": "5s", "ackers": "2"}
