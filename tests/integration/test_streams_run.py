@@ -130,6 +130,38 @@ def test_a_script_runs_a_topology_of_bolts(tmp_path: Path) -> None:
     assert ran.stdout.splitlines() == ["a", "a", "2"], ran.stderr
 
 
+TWO_THREADS = """
+from threading import Thread
+
+from topo import UserError
+from topo.streams import StreamBuilder, run
+
+if __name__ == "__main__":
+    def attempt() -> None:
+        try:
+            run(lambda: StreamBuilder("second"))
+        except UserError as error:
+            print(error)
+
+    def program() -> StreamBuilder:
+        thread = Thread(target=attempt)
+        thread.start()
+        thread.join()
+        flow = StreamBuilder("first")
+        flow.from_iterable([1]).to(print)
+        return flow
+
+    run(program)
+"""
+
+
+def test_a_run_while_another_thread_runs_a_program_is_refused_with_the_reason(tmp_path: Path) -> None:
+    pytest.importorskip("cloudpickle")
+    ran = script(tmp_path, TWO_THREADS)
+    refused = "another thread of this process runs or submits a program; call one after the other, or in two processes"
+    assert ran.stdout.splitlines() == [refused, "1"], ran.stderr
+
+
 def test_a_script_that_runs_a_program_while_it_is_imported_is_refused(tmp_path: Path) -> None:
     ran = script(tmp_path, SCRIPT.partition("if __name__")[0] + "flow.run()\n")
     assert ran.returncode == 1

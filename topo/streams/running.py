@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from topo.operate.log_files import LogFiles
     from topo.storage.state_folder import TopologyFolder
 
-_active: list[str] = []
-"""The run that this process is in: to run a program it imports the file again."""
+_active: list[int] = []
+"""The thread of the run that this process is in: to run a program it imports the file again."""
 
 
 def run(program: Callable[..., TopologySource | Topology], **parameters: Any) -> StatusReport:
@@ -143,9 +144,12 @@ def _is_plain(value: Any) -> bool:
 @contextmanager
 def _guarded() -> Iterator[None]:
     """Refuse a run within a run: the file of the program starts it while it is imported."""
-    if _active:
+    here = threading.get_ident()
+    if here in _active:
         raise UserError("a file that runs a program is imported by the run; put the call below `if __name__ == '__main__':`")
-    _active.append("run")
+    if _active:
+        raise UserError("another thread of this process runs or submits a program; call one after the other, or in two processes")
+    _active.append(here)
     try:
         yield
     finally:
