@@ -130,6 +130,28 @@ def test_a_script_runs_a_topology_of_bolts(tmp_path: Path) -> None:
     assert ran.stdout.splitlines() == ["a", "a", "2"], ran.stderr
 
 
+BELOW = """
+from topo.streams import StreamBuilder, run
+
+if __name__ == "__main__":
+    text = "below"
+
+    def program(times: int) -> StreamBuilder:
+        flow = StreamBuilder("below")
+        flow.from_iterable(["the line "]).map(lambda line: times * line + text).to(print)
+        return flow
+
+    run(program, times=2)
+"""
+
+
+def test_a_function_below_the_guard_of_the_script_reaches_the_workers_as_it_is(tmp_path: Path) -> None:
+    """Promise of docs/streams.md: a program that importing its file does not create is sent to the workers with cloudpickle."""
+    pytest.importorskip("cloudpickle")
+    ran = script(tmp_path, BELOW)
+    assert ran.stdout.splitlines() == ["the line the line below"], ran.stderr
+
+
 TWO_THREADS = """
 from threading import Thread
 

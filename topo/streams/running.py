@@ -6,6 +6,7 @@ to the workers by cloudpickle.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import sys
@@ -117,7 +118,16 @@ def _reference_of(program: Callable[..., Any]) -> str | None:
     module = sys.modules.get(getattr(program, "__module__", ""))
     file, name = getattr(module, "__file__", None), getattr(program, "__name__", "")
     is_found = file is not None and file.endswith(".py") and getattr(module, name, None) is program
-    return f"{Path(file).absolute()}:{name}" if is_found and file is not None else None
+    if not is_found or file is None or (program.__module__ == "__main__" and _is_of_the_script_alone(program, Path(file))):
+        return None
+    return f"{Path(file).absolute()}:{name}"
+
+
+def _is_of_the_script_alone(program: Callable[..., Any], file: Path) -> bool:
+    """Return whether a function is below `if __name__ == "__main__":`, so that importing the file does not make it."""
+    code = getattr(program, "__code__", None)
+    guards = [one for one in ast.parse(file.read_bytes()).body if isinstance(one, ast.If) and "__name__" in ast.unparse(one.test)]
+    return code is not None and any(one.lineno <= code.co_firstlineno <= (one.end_lineno or 0) for one in guards)
 
 
 def _request(reference: str | None, program: Any, parameters: Mapping[str, Any], **more: Any) -> RunRequest:
