@@ -119,7 +119,7 @@ class Lowering:
             raise TopologyError([self._placed(problem) for problem in error.problems]) from None
         specs = {spec.id: spec for spec in topology.components}
         for one in self.components:
-            operators = (one.label, *one.labels())
+            operators = tuple(dict.fromkeys((one.label, *one.labels())))
             specs[one.id] = structs.replace(specs[one.id], operators=operators, identity=one.identity, declared=one.declared)
         return structs.replace(topology, components=tuple(specs.values()))
 

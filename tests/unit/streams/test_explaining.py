@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topo.plan.describe import as_text
 from topo.plan.physical import physical_plan
-from topo.streams import StreamBuilder
+from topo.streams import SideOutput, StreamBuilder
 from topo.testing import TopologyTest
 
 
@@ -45,3 +45,14 @@ def test_the_status_names_the_operators_of_each_component() -> None:
     place = program.__code__.co_firstlineno
     rows = {row["component"]: row["operators"] for row in test.status()["components"]}
     assert rows["items"][1:] == [f"flat_map at test_explaining.py:{place + 2}", f"key_by at test_explaining.py:{place + 3}"]
+
+
+def test_a_component_of_operators_alone_names_each_once() -> None:
+    bad = SideOutput("bad", str)
+    flow = StreamBuilder("timed")
+    numbers = flow.from_iterable(["1"]).parse_json(int, bad=bad)
+    numbers.side(bad).rebalance(parallelism=1).to(print)
+    numbers.with_event_time(lambda number: number).key_by(lambda number: number).count().to(print)
+    components = {spec.id: list(spec.operators) for spec in flow.build().components}
+    place = test_a_component_of_operators_alone_names_each_once.__code__.co_firstlineno + 5
+    assert components["event-time"] == [f"with_event_time at test_explaining.py:{place}", f"key_by at test_explaining.py:{place}"]
