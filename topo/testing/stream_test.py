@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
 from topo.api.spout import RetryingSpout
 from topo.api.two_phase import TwoPhaseSink
 from topo.emission.emitter import checked_timestamp
-from topo.errors import NotFoundError, UserError
+from topo.errors import UserError
 from topo.master.commands import RecordError
 from topo.plan.parallelism import with_parallelism
 from topo.streams import KeyedStream, SideOutput, Stream, StreamBuilder, WindowedStream
@@ -21,7 +20,7 @@ from topo.streams.results import StreamKey
 from topo.streams.stream import DrawnStream
 from topo.testing.clock import ClockDuration
 from topo.testing.script import END, IDLE, WATERMARK, Marker, Script, message
-from topo.testing.topology_test import DeadLetter, TopologyTest, check_seed, in_short
+from topo.testing.topology_test import DeadLetter, TopologyTest, check_seed, in_short, known_component
 
 T = TypeVar("T")
 K = TypeVar("K", bound=StreamKey)
@@ -220,11 +219,9 @@ class StreamTest:
             NotFoundError: there is no such component.
         """
         self._run()
-        found = {one["component"]: one["user"]["counters"] for one in self._topology().status()["components"]}
-        if component not in found:
-            near = tuple(get_close_matches(str(component), found, n=2))
-            raise NotFoundError(f"the topology has no component {component!r}.", near)
-        return dict(found[component])
+        test = self._topology()
+        found = {one["component"]: one["user"]["counters"] for one in test.status()["components"]}
+        return dict(found[known_component(test.plan, component)])
 
     def errors(self) -> list[RecordError]:
         """Return what `topo errors` would show."""

@@ -13,7 +13,7 @@ from topo.api.bolt import BasicBolt, Bolt
 from topo.api.component import Component
 from topo.api.hooks import Hooks
 from topo.api.operator_bolts import AsyncBolt, OperatorBolt
-from topo.api.streams import DEFAULT_STREAM
+from topo.api.streams import ACKER_COMPONENT, DEFAULT_STREAM
 from topo.api.topology import ComponentKind
 from topo.config import format_duration, parse_duration
 from topo.dead_letters.payload import in_words
@@ -25,7 +25,7 @@ from topo.master.events import DrainAsked
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.observability.status import describe
 from topo.plan.parallelism import with_overrides
-from topo.plan.physical import physical_plan
+from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.plan.validation import validate
 from topo.task.context import make_context
 from topo.task.environment import TaskEnvironment, TaskSpec
@@ -180,18 +180,10 @@ class TopologyTest:
         return crashes
 
     def _task(self, component: str, task_index: int) -> TaskId:
-        tasks = self.plan.tasks_of(self._known(component))
+        tasks = self.plan.tasks_of(known_component(self.plan, component))
         if not 0 <= task_index < len(tasks):
             raise NotFoundError(f"component {component!r} has {len(tasks)} tasks, and no task {task_index}.")
         return tasks[task_index]
-
-    def _known(self, component: str) -> str:
-        ids = [found.id for found in self.plan.components]
-        if component not in ids:
-            raise NotFoundError(
-                f"the topology has no component {component!r}.", tuple(get_close_matches(str(component), ids, n=2))
-            )
-        return component
 
     # -- time ------------------------------------------------------------------------------------------------------------
 
@@ -270,7 +262,7 @@ class TopologyTest:
         Raises:
             NotFoundError: there is no such component, or it declares no such stream.
         """
-        declared = self.plan.emitted_streams(self._known(component))
+        declared = self.plan.emitted_streams(known_component(self.plan, component))
         streams = [found.name for found in declared]
         if stream not in streams:
             raise NotFoundError(
@@ -293,7 +285,7 @@ class TopologyTest:
 
     def _of_spouts(self, ids: Mapping[str, list[Any]], spout: str | None) -> list[Any]:
         if spout is not None:
-            return list(ids.get(self._known(spout), []))
+            return list(ids.get(known_component(self.plan, spout), []))
         return [found for of_spout in ids.values() for found in of_spout]
 
     def dead_letters(self) -> list[DeadLetter]:
@@ -398,6 +390,15 @@ def check_seed(seed: Any) -> None:
     """Raise UserError for anything but a seed."""
     if not isinstance(seed, int | float | str | bytes | None):
         raise UserError(f"seed={seed!r:.60} must be a number, such as seed=7; StreamTest.every_seed(...) takes several")
+
+
+def known_component(plan: PhysicalPlan, name: str) -> str:
+    """Return the name of a component; raise NotFoundError where there is none."""
+    ids = [found.id for found in plan.components if found.kind is not ComponentKind.ACKER]
+    if name not in (*ids, ACKER_COMPONENT):
+        near = tuple(get_close_matches(str(name), ids, n=2))
+        raise NotFoundError(f"the topology has no component {name!r}; it has {', '.join(ids)}.", near)
+    return name
 
 
 def in_short(error: RecordError) -> str:
