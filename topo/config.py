@@ -111,6 +111,10 @@ def _setting(
     return dataclasses.field(default=default, metadata=about)
 
 
+class DefaultCount(int):
+    """A number that no user has set, so that a plan may choose another one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyConfig:
     """The settings of one topology, or of one component of it.
@@ -129,25 +133,19 @@ class TopologyConfig:
         "duration", 30.0, "A message whose tuple tree is not done after this time fails.", optional=True, per_component=True
     )
     max_spout_pending: int | None = _setting(
-        "count",
-        10_000,
-        "Messages that one spout task may have in flight.",
-        optional=True,
-        per_component=True,
-        least=1,
-        only="spout",
-    )
+        "count", DefaultCount(10_000),
+        "Messages that one spout task may have in flight. The default is higher with more than 8 tasks: 1,250 for each, 40,000 "
+        "at most, divided among the spout tasks.",
+        optional=True, per_component=True, least=1, only="spout",
+    )  # fmt: skip
     attempts: int = _setting(
         "count", 3, "How often a retrying spout emits a message, in all, before it goes to the dead letters.",
         per_component=True, least=1,
     )  # fmt: skip
     back_off_s: tuple[float, ...] = _setting(
-        "durations",
-        (1.0, 4.0, 16.0),
-        "Waits before the second, third, ... attempt; the last one repeats.",
-        per_component=True,
-        only="spout",
-    )
+        "durations", (1.0, 4.0, 16.0), "Waits before the second, third, ... attempt; the last one repeats.",
+        per_component=True, only="spout",
+    )  # fmt: skip
     on_error: Literal["fail", "crash"] = _setting(
         "choice", "fail", "An exception in user code fails the tuple, or ends the process as in Storm.",
         choices=("fail", "crash"), per_component=True,

@@ -17,9 +17,9 @@ from topo.config import TopologyConfig
 from topo.digests import sha256
 from topo.ids import TaskId, WorkerId
 from topo.keys import KeyGroupRange, default_max_parallelism, range_of
-from topo.plan.delivery import settled
 from topo.plan.logical import PlannedComponent, PlannedSubscription, logical_plan
 from topo.plan.placement import WorkerSlots, default_placement, placement
+from topo.plan.settled import settled
 
 MANY_PENDING = 1024
 """Messages that a spout task may have in flight: with as many it need not stop while acks take `flush_interval` longer."""

@@ -25,11 +25,11 @@ from topo.errors import ConfigError, TopologyError
 from topo.ids import topology_name_problem
 from topo.keys import default_max_parallelism
 from topo.plan.batch_validation import batch_problems
-from topo.plan.delivery import settled
 from topo.plan.event_time import event_time_problems
 from topo.plan.logical import find_cycle
 from topo.plan.method_validation import method_problems
 from topo.plan.operator_validation import operator_problems
+from topo.plan.settled import settled
 
 _COMPONENT_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _NAME_RULE = "1 to 63 of a-z, A-Z, 0-9, '-' and '_'"

@@ -169,3 +169,19 @@ def test_the_digest_depends_on_the_class_and_not_on_the_instance() -> None:
 
     assert one(Sink()) == one(Sink()) == one(Sink)
     assert one(Other()) != one(Sink())
+
+
+def test_more_messages_may_be_in_flight_with_many_tasks_unless_the_user_bounds_them() -> None:
+    def in_flight(counts: int, spouts: int = 1, **settings: object) -> int | None:
+        builder = TopologyBuilder("words").config(**settings)
+        builder.set_spout("lines", Lines(), parallelism=spouts)
+        builder.set_bolt("count", Sink(), parallelism=counts).shuffle_grouping("lines")
+        return physical_plan(builder.build()).config_of("lines").max_spout_pending
+
+    assert in_flight(7) == 10_000
+    assert in_flight(15) == 20_000
+    assert in_flight(63) == 40_000
+    assert in_flight(18, spouts=2) == 12_500
+    assert in_flight(60, spouts=8) == 10_000
+    assert in_flight(63, max_spout_pending=10_000) == 10_000
+    assert in_flight(63, max_spout_pending=None, message_timeout=None) is None
