@@ -48,6 +48,10 @@ class UnsupportedValueError(UserError):
     """A value of a tuple cannot be put on the wire, or not be read where it arrives; names component, stream, field and type."""
 
 
+class UnsupportedStateError(UnsupportedValueError):
+    """The state of a component has a value that no checkpoint can store; names the state, the key and the type. The run ends."""
+
+
 class BlockingCallError(UserError):
     """An asynchronous call blocks the event loop that it shares with others; its traceback shows where."""
 

@@ -92,7 +92,7 @@ class Store:
         self.unreadable: Exception | None = None
         self.unwritable: Exception | None = None
 
-    def pack(self, value: Any) -> bytes:
+    def pack(self, value: Any, what: str = "state") -> bytes:
         return CODEC.pack_value(value)
 
     def write(self, checkpoint: int, snapshot: Snapshot, stored: Any) -> None:

@@ -49,8 +49,8 @@ StoredCallback = Callable[[StoredPart | None, Exception | None], None]
 class SnapshotStore(Protocol):
     """The store of a task's snapshots. In the simulator it is virtual."""
 
-    def pack(self, value: Any) -> bytes:
-        """Return a value as it is stored. Raises UnsupportedValueError for what a tuple could not carry, either."""
+    def pack(self, value: Any, what: str = "state") -> bytes:
+        """Return a value as it is stored. Raises UnsupportedStateError, with `what` it is, for what a tuple could not carry."""
 
     def unpack(self, packed: bytes) -> Any:
         """Return what `pack` packed; sequences are tuples."""

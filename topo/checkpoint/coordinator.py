@@ -91,7 +91,7 @@ class CheckpointCoordinator:
         last: the highest number used.
         completed: the last complete checkpoint.
         folder: where the parts of `completed` are; empty: with this topology's checkpoints.
-        lost: why the topology cannot continue: no checkpoint can be restored any more; "" while it can.
+        lost: why the topology cannot continue: no checkpoint can be restored, or taken, any more; "" while it can.
         unreadable: the last report of a task that could not read its part.
         restores: epochs that restored a checkpoint.
         savepoints: those asked for, by folder; of those that are settled the last ones.

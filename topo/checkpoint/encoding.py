@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from topo.digests import blake2b
-from topo.errors import CheckpointDamagedError, CheckpointRefusedError, UnsupportedValueError
+from topo.errors import CheckpointDamagedError, CheckpointRefusedError, UnsupportedStateError, UnsupportedValueError
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
 from topo.nesting import MAX_STATE_DEPTH, check_depth
@@ -103,32 +103,30 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     groups: dict[int, _Section]
 
 
-def pack(value: Any, types: ExtTypes) -> bytes:
-    """Return state as bytes: what tuples can carry, of any size.
+def pack(value: Any, types: ExtTypes, what: str = "state") -> bytes:
+    """Return state as bytes: what tuples can carry, of any size. Errors begin with `what` it is.
 
     Raises:
-        UnsupportedValueError: a value is of a type that is not registered, or nested too deeply.
+        UnsupportedStateError: a value is of a type that is not registered, or nested too deeply.
     """
     try:
         packed: bytes = msgpack.Packer(default=types.encode).pack(value)
         check_depth(packed, MAX_STATE_DEPTH)
     except UnsupportedValueError as error:
-        raise UnsupportedValueError(f"state cannot be stored: {error}") from error
+        raise UnsupportedStateError(f"{what} cannot be stored: {error}") from error
     except Exception as error:
-        raise UnsupportedValueError(f"state cannot be stored: {type(error).__name__}: {error}") from error
+        raise UnsupportedStateError(f"{what} cannot be stored: {type(error).__name__}: {error}") from error
     return packed
 
 
 def pack_group(data: Any, types: ExtTypes) -> bytes:
-    """Return the state of a key group as bytes. Raises UnsupportedValueError as `pack` does, with the name of the state."""
+    """Return the state of a key group as bytes. Raises UnsupportedStateError as `pack` does, with state and key."""
     try:
         return pack(data, types)
-    except UnsupportedValueError:
+    except UnsupportedStateError:
         for name, state in data.get("state", {}).items() if isinstance(data, dict) else ():
-            try:
-                pack(state, types)
-            except UnsupportedValueError as error:
-                raise UnsupportedValueError(str(error).replace("state", f"state {name!r}", 1)) from error
+            for key, _, cell in state["rows"]:
+                pack(cell, types, f"state {name!r} of key {key!r:.60}")
         raise
 
 
@@ -141,7 +139,7 @@ def unpack(packed: bytes, types: ExtTypes) -> Any:
 
 
 def encode_snapshot(snapshot: TaskSnapshot, topology: str, checkpoint: int, types: ExtTypes) -> EncodedPart:
-    """Return a snapshot as a part of a checkpoint. Raises UnsupportedValueError as `pack` does."""
+    """Return a snapshot as a part of a checkpoint. Raises UnsupportedStateError as `pack` does."""
     values = pack(snapshot.values, types)
     bodies = [values, *(snapshot.key_groups[group] for group in sorted(snapshot.key_groups))]
     sections: list[_Section] = []

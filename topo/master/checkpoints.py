@@ -53,6 +53,10 @@ class CheckpointDriver:
                 coordinator.snapshot_taken(report, now)
             case control.SnapshotFailed():
                 coordinator.snapshot_failed(report, now)
+                if self._recovery.unstorable.get(report.task) == report.why:
+                    # The value stays where it is: the next would fail, too, and the run publish nothing more, and never end.
+                    component = self._plan.task(report.task).component
+                    coordinator.lost = f"no checkpoint can be taken: task {report.task} ({component}): {report.why}"
             case control.BarrierAcked():
                 coordinator.barrier_acked(report, now)
             case control.CheckpointWanted():

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from topo.checkpoint.coordinator import CheckpointCoordinator
+from topo.errors import UnsupportedStateError
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import MasterCommand, MasterRecord, RecordError, SendTo, StartWorker, StopWorker
 from topo.master.counts import MasterCounts
@@ -74,6 +75,8 @@ class Recovery:
         self.epochs = Epochs(frozenset(task.id for task in plan.tasks), last_epoch, plan.config.start_timeout_s)
         self.lives: dict[WorkerId, Incarnation] = {} if previous is None else dict(previous.incarnations)
         self.given_up = ""
+        self.unstorable: dict[TaskId, str] = {}
+        """The last error of each task about state that no checkpoint can store."""
         self._ran_before = previous is not None and previous.has_run
         self._term = 1 if previous is None else previous.term + 1
         self._plan = plan
@@ -250,6 +253,12 @@ class Recovery:
     def send(self, slot: Slot, message: control.FromMaster) -> None:
         assert slot.incarnation is not None
         self._commands.append(SendTo(slot.worker, slot.incarnation, message))
+
+    def component_error(self, slot: Slot, message: control.ComponentError) -> None:
+        """Make a row of `topo errors` of an exception of user code."""
+        self._commands.append(RecordError.of(message, slot.worker))
+        if message.kind == UnsupportedStateError.__name__:
+            self.unstorable[message.task] = message.message
 
     def record(
         self, kind: str, message: str, slot: Slot | None = None, *, task: TaskId | None = None, traceback: str = ""

@@ -76,8 +76,8 @@ class TaskSnapshots:
         """The snapshot to be written next. A later one takes its place: only one checkpoint is under way, so no task waits
         for it any more, and storage that is slower than `checkpoint_timeout` would have copies of the state pile up."""
 
-    def pack(self, value: Any) -> bytes:
-        return pack(value, self._types)
+    def pack(self, value: Any, what: str = "state") -> bytes:
+        return pack(value, self._types, what)
 
     def unpack(self, packed: bytes) -> Any:
         return unpack(packed, self._types)

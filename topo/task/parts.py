@@ -74,7 +74,8 @@ class TaskParts:
         receivers = [target for target, _ in targets]
         confirmed = self.outbound.outbox.confirm
         self.inbound = Inbound(state, self.reports, _senders(spec.plan, state.id), receivers, accepts, confirmed)
-        self.snapshots = SnapshotTaker(state, self.reports, env, self.executor.execute)
+        keeper = getattr(spec.component, "process", None) or getattr(spec.component, "snapshot", None)
+        self.snapshots = SnapshotTaker(state, self.reports, env, self.executor.execute, keeper)
         self.cuts: list[Callable[[], None]] = []
         self.waiting: list[RootsWaiting] = []
         self.checks: list[Callable[[], None]] = []

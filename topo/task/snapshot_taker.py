@@ -7,13 +7,20 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from topo.checkpoint.alignment import Snapshot, SnapshotStore, StoredPart
-from topo.errors import CheckpointDamagedError, SinkBlockedError, TopoEnvironmentError, TopoError, TopoInternalError
+from topo.errors import (
+    CheckpointDamagedError,
+    SinkBlockedError,
+    TopoEnvironmentError,
+    TopoError,
+    TopoInternalError,
+    UnsupportedStateError,
+)
 from topo.operators.mailbox.mailbox import RejectedExecution
 from topo.task.environment import TaskEnvironment
 from topo.task.error_reports import Reports
 from topo.task.process_faults import is_process_fault
 from topo.task.state import TaskState
-from topo.user_errors import message_of
+from topo.user_errors import blame, message_of
 from topo.wire.control import CheckpointPublished, RestoreFailed, Routes, SnapshotFailed, SnapshotTaken
 
 
@@ -25,15 +32,22 @@ class SnapshotTaker:
         reports: of the task.
         env: has the store of snapshots.
         post: has the task's thread run a function soon; the second argument describes it.
+        keeper: the user's function that fills the state: the place of a value in it that cannot be stored.
     """
 
     def __init__(
-        self, state: TaskState, reports: Reports, env: TaskEnvironment, post: Callable[[Callable[[], None], str], object]
+        self,
+        state: TaskState,
+        reports: Reports,
+        env: TaskEnvironment,
+        post: Callable[[Callable[[], None], str], object],
+        keeper: Callable[..., object] | None = None,
     ) -> None:
         self._state = state
         self._reports = reports
         self._env = env
         self._post = post
+        self._keeper = keeper
 
     @property
     def store(self) -> SnapshotStore:
@@ -140,6 +154,8 @@ class SnapshotTaker:
             # No later snapshot of this process would fare better.
             raise error
         state = self._state
+        if isinstance(error, UnsupportedStateError) and self._keeper is not None:
+            blame(error, self._keeper)
         # Why the storage failed is in the master's report of the checkpoint, if that has not been given up already.
         if not isinstance(error, TopoEnvironmentError):
             self._reports.record(error, state.clock())

@@ -8,7 +8,7 @@ from typing import Any
 from topo.api.bolt import StatefulBolt
 from topo.api.columns import StatefulColumnBolt
 from topo.checkpoint.alignment import Snapshot, SnapshotStore
-from topo.errors import UserError
+from topo.errors import UnsupportedStateError, UserError
 from topo.operators.state.deep_copy import independent_rows
 
 AnyStatefulBolt = StatefulBolt | StatefulColumnBolt
@@ -28,17 +28,27 @@ def snapshot_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, g
     if not bolt.key:
         return Snapshot(values={"user": store.pack(state)})
     if not isinstance(state, dict):
-        kind = type(state).__name__
-        raise UserError(f"component {component!r}: snapshot() of a StatefulBolt with a key returns a dict by key; got a {kind}")
+        what = f"component {component!r}: snapshot() of a StatefulBolt with a key"
+        raise UnsupportedStateError(f"{what} returns a dict by key; got a {type(state).__name__}")
     copied = independent_rows(state)
 
     def split() -> dict[int, bytes]:
         groups: dict[int, list[tuple[Any, Any]]] = {}
         for key, value in copied.items():
             groups.setdefault(group_of[key], []).append((key, value))
-        return {group: store.pack(entries) for group, entries in groups.items()}
+        return {group: _pack_entries(entries, store) for group, entries in groups.items()}
 
     return Snapshot(keyed=split)
+
+
+def _pack_entries(entries: list[tuple[Any, Any]], store: SnapshotStore) -> bytes:
+    """Return values by key as bytes. The error of a value that cannot be stored names its key."""
+    try:
+        return store.pack(entries)
+    except UnsupportedStateError:
+        for key, value in entries:
+            store.pack(value, f"the state of key {key!r:.60}")
+        raise
 
 
 def restore_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, parts: list[Snapshot]) -> None:

@@ -246,7 +246,8 @@ class WatchedStatefulBolt(WatchedBasicBolt, StatefulBolt):
     def __init__(self, inner: StatefulBolt, watch: Watch) -> None:
         super().__init__(inner, watch)
         self._stateful = inner
-        vars(self)["key"] = inner.key
+        # Errors of state name the line of the user's own `snapshot`.
+        vars(self).update(key=inner.key, snapshot=inner.snapshot)
 
     def snapshot(self) -> Any:
         return self._stateful.snapshot()

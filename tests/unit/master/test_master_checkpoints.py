@@ -31,6 +31,7 @@ from topo.wire.control import (
     CheckpointComplete,
     CheckpointPublished,
     Close,
+    ComponentError,
     Drain,
     PartToRead,
     RestoreFailed,
@@ -335,6 +336,19 @@ def test_a_drain_that_cannot_take_its_last_checkpoint_is_cut_short(why: str, sho
     assert play.master.ending.outcome == Outcome(
         OutcomeKind.CUT_SHORT, f"drained, not to the end: 0 messages were pending ({shown})"
     )
+
+
+@pytest.mark.parametrize(("kind", "is_the_end"), [("UnsupportedStateError", True), ("UnsupportedValueError", False)])
+def test_state_that_no_checkpoint_can_store_is_the_end(kind: str, is_the_end: bool) -> None:
+    """A row that a sink cannot stage for the checkpoint is gone at the next one; a value of state is not."""
+    play = running(plan())
+    play.do(DrainAsked(5.0))
+    for number in (1, 2):
+        play.answer_probe(number)
+    play.receives(1, ComponentError(SINK, "sink", kind, "range: not carried", "Traceback"))
+    play.receives(1, SnapshotFailed(SINK, play.epoch, 1, "range: not carried"))
+    ended = Outcome(OutcomeKind.CRASHED, "no checkpoint can be taken: task 2 (sink): range: not carried")
+    assert play.master.ending.outcome == (ended if is_the_end else None)
 
 
 def test_a_savepoint_that_is_asked_for_is_shown() -> None:

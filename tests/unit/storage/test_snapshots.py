@@ -39,7 +39,7 @@ def test_snapshots_that_come_faster_than_storage_takes_them_do_not_pile_up(tmp_p
     assert sorted(files.names()) == ["0000000001", "0000000004"]
 
 
-def test_the_error_of_keyed_state_that_cannot_be_stored_names_the_state(tmp_path: Path) -> None:
+def test_the_error_of_keyed_state_that_cannot_be_stored_names_the_state_and_its_key(tmp_path: Path) -> None:
     keys = KeyContext()
     state = KeyedState(keys, lambda: 0)
     keys.key = "ann"
@@ -51,4 +51,4 @@ def test_the_error_of_keyed_state_that_cannot_be_stored_names_the_state(tmp_path
     )
     groups = {group: {"state": states, "timers": {}} for group, states in state.snapshot().items()}
     store.write(1, Snapshot(lambda: groups), lambda _part, error: errors.append(str(error)))
-    assert errors[0].startswith("state 'small' cannot be stored: range: topo carries")
+    assert errors[0].startswith("state 'small' of key 'ann' cannot be stored: range: topo carries")

@@ -9,9 +9,9 @@ import pytest
 
 from tests.tasks.components import Manual, Plain, Scripted, Sink, chain
 from tests.tasks.solo import Solo
-from topo.errors import TopoEnvironmentError, UnsupportedValueError
+from topo.errors import TopoEnvironmentError, UnsupportedStateError, UnsupportedValueError
 from topo.user_errors import MAX_MESSAGE
-from topo.wire.control import DeadLetter, SnapshotFailed
+from topo.wire.control import ComponentError, DeadLetter, SnapshotFailed
 
 
 def no_room() -> TopoEnvironmentError:
@@ -42,10 +42,14 @@ def test_a_failure_of_storage_is_reported_and_is_no_error_of_the_component() -> 
     assert solo.errors() == []
 
 
-def test_state_that_cannot_be_stored_is_an_error_of_the_component() -> None:
-    solo = solo_with(UnsupportedValueError("object"))
+@pytest.mark.parametrize("kind", [UnsupportedStateError, UnsupportedValueError])
+def test_state_that_cannot_be_stored_is_an_error_of_the_component(kind: type[Exception]) -> None:
+    solo = solo_with(kind("object"))
     solo.barrier(1)
-    assert [error.partition(":")[0] for error in solo.errors()] == ["UnsupportedValueError"]
+    assert [error.partition(":")[0] for error in solo.errors()] == [kind.__name__]
+    (failed,) = solo.messages(SnapshotFailed)
+    (error,) = solo.messages(ComponentError)
+    assert failed.why == error.message == "object", "the master goes by it"
 
 
 class NoText(Exception):

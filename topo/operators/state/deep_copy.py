@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from topo.errors import UnsupportedStateError
 from topo.hot import ATOMS, stays
 
 
@@ -28,7 +29,10 @@ def independent(value: Any) -> Any:
         return [independent(one) for one in value]
     if kind is dict:
         return {key: independent(one) for key, one in value.items()}
-    return copy.deepcopy(value)
+    try:
+        return copy.deepcopy(value)
+    except Exception as error:
+        raise UnsupportedStateError(f"{kind.__name__} cannot be copied: {error}") from error
 
 
 def independent_rows(rows: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -42,4 +46,10 @@ def independent_rows(rows: Mapping[Any, Any]) -> dict[Any, Any]:
             if kinds.isdisjoint((list, dict)):
                 return dict(rows)
             return {key: value.copy() if type(value) in (list, dict) else value for key, value in rows.items()}
-    return {key: independent(value) for key, value in rows.items()}
+    copied = {}
+    for key, value in rows.items():
+        try:
+            copied[key] = independent(value)
+        except UnsupportedStateError as error:
+            raise UnsupportedStateError(f"the value of key {key!r:.60}: {error}") from error
+    return copied
