@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -43,7 +44,8 @@ def unless_unsyncable() -> Iterator[None]:
 def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder and its missing parents, durably.
 
-    Its parent is synced in any case: a process that has made the folder may have died before it could do that.
+    Another process that has made one of them may have died before it could sync that name, or not have come to it yet. So the
+    parent is synced in any case, and each name above it once by each process.
 
     Args:
         mode: permissions of the folder; its parents get the usual ones.
@@ -57,3 +59,12 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
         sync_folder(parent)
     with unless_unsyncable():
         sync_folder(older)
+    above = older.absolute()
+    for name in (above, *above.parents):
+        _sync_name(name)
+
+
+@lru_cache(maxsize=4096)
+def _sync_name(folder: Path) -> None:
+    with unless_unsyncable():
+        sync_folder(folder.parent)

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import run_child
+from tests.contract.power import Loss, PowerCut
 from tests.simulator.memory_files import MemoryFileSystem, WriteEnding
+from topo.durable import make_folder
 from topo.errors import TopoEnvironmentError
 from topo.storage.files import LocalFiles
 
@@ -70,3 +73,18 @@ def test_a_removal_that_could_not_be_synced_is_synced_when_it_is_repeated(system
     system.ending = None
     files.remove("0001/part")
     assert left(system).names("0001") == []
+
+
+def test_a_folder_is_left_whose_parents_were_made_by_a_process_that_died(tmp_path: Path) -> None:
+    """That process may also live, as another task of the sink does, and be about to sync them."""
+
+    def work() -> None:
+        make_folder(tmp_path / "day=1" / "hour=1" / "one")
+        power = PowerCut(tmp_path, Loss.ALL)
+        power.install()
+        (tmp_path / "day=2" / "hour=2").mkdir(parents=True)
+        make_folder(tmp_path / "day=2" / "hour=2" / "one")
+        power.cut()
+        assert (tmp_path / "day=2" / "hour=2" / "one").is_dir()
+
+    assert run_child(work) == 0
