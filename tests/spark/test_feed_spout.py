@@ -151,7 +151,7 @@ def test_rows_of_a_batch_are_for_batches() -> None:
     with pytest.raises(ConfigError, match="batch_rows=5 is for batches"):
         FeedSpout(FIELDS, batch_rows=5)
     for number in (0, 1e4, "5"):
-        with pytest.raises(ConfigError, match=f"batch_rows={number!r} must be a whole number, at least 1"):
+        with pytest.raises(ConfigError, match=f"batch_rows={number!r}.* must be a whole number, "):
             FeedSpout(FIELDS, batches=True, batch_rows=number)  # type: ignore[arg-type]
 
 

@@ -82,9 +82,9 @@ def test_columns_that_only_spark_knows_have_to_be_named(given: dict[str, Any]) -
         ({}, "got none"),
         ({"sql": "SELECT 1", "table": "t"}, "got table and sql"),
         ({"sql": "SELECT 1", "options": {"header": True}}, "are about files="),
-        ({"query": "SELECT 1"}, "returns a DataFrame"),
+        ({"query": "SELECT 1"}, "must be a function"),
         ({"files": []}, "is empty"),
-        ({"sql": "SELECT 1", "fields": "one"}, "give a tuple of names"),
+        ({"sql": "SELECT 1", "fields": "one"}, r"must be texts, such as \('one',\)"),
         ({"sql": "SELECT 1", "fields": ()}, "give a tuple of names"),
     ],
 )

@@ -41,9 +41,12 @@ GIVEN: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "FilesSpout": ("topo", {"url": "s3://shop/orders"}),
     "FilesSink": ("topo", {"url": "s3://shop/orders"}),
     "DeltaSink": ("deltalake", {"url": "s3://shop/orders"}),
+    "FeedSpout": ("pyarrow", {"fields": ("id",)}),
+    "SparkSpout": ("pyarrow", {"table": "orders", "fields": ("id",)}),
     "SparkSink": ("pyarrow", {"path": "orders"}),
     "IcebergSink": ("pyiceberg", {"catalog": "shop", "table": "shop.orders"}),
 }
+SPARK = ("FeedSpout", "SparkSpout", "SparkSink")
 WRONG: Mapping[str, tuple[Any, ...]] = {
     "str": (5, ["x"], b"x", True, None),
     "int": ("5", [5], 1.5, True, None),
@@ -68,7 +71,7 @@ def wrong_ones(annotation: str) -> tuple[Any, ...]:
 
 
 def kind_of(name: str) -> Any:
-    return import_module("topo.spark").SparkSink if name == "SparkSink" else getattr(topo, name)
+    return getattr(import_module("topo.spark") if name in SPARK else topo, name)
 
 
 def made(name: str, **changed: Any) -> Any:
@@ -104,6 +107,8 @@ def test_each_argument_is_refused_by_name(name: str) -> None:
         ("PostgresSink", "columns", "user", "'user' must be texts, such as ('user',)"),
         ("NatsSpout", "on_lost", "drop", "'drop' must be 'fail' or 'skip'"),
         ("HttpSink", "retry_on", ["429"], "['429'] (list) must be whole numbers, such as (1, 2)"),
+        ("SparkSpout", "fields", "id", "'id' must be texts, such as ('id',), or None"),
+        ("SparkSpout", "query", "SELECT 1", "'SELECT 1' must be a function or None"),
         ("DeltaSink", "url", "", "'' must be a text or a pathlib.Path"),
         ("TailSpout", "path", 5, "5 (int) must be a text or a pathlib.Path or several, such as ('a.log', 'b.log')"),
         ("TailSpout", "start", "latest", "'latest' must be 'beginning' or 'end'"),

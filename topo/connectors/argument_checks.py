@@ -41,6 +41,7 @@ _WANTED: Mapping[str, _Wanted] = {
     "Mapping": _Wanted("a dict", lambda value: isinstance(value, Mapping)),
     "Schema": _Wanted("a pyarrow.Schema", lambda value: type(value).__module__.partition(".")[0] == "pyarrow"),
     "Callable": _FUNCTION,
+    "Query": _FUNCTION,
     "Select": _FUNCTION,
     "Serialize": _FUNCTION,
     "Deserialize": _FUNCTION,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import islice, repeat
 from pathlib import Path
@@ -15,6 +16,7 @@ from topo.api.columns import MAX_PENDING_BATCHES
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout
 from topo.api.streams import DEFAULT_STREAM
+from topo.connectors.argument_checks import checks_arguments
 from topo.errors import ConfigError, TopoEnvironmentError, UserError
 from topo.spark.record_batches import batch_rows_of, pieces_of
 from topo.storage.state_folder import write_atomically
@@ -36,13 +38,14 @@ class FeedSpout(RetryingSpout):
 
     is_endless = True
 
+    @checks_arguments
     def __init__(
         self,
         fields: Sequence[str],
         *,
         timestamp: str | None = None,
         host: str = "127.0.0.1",
-        folder: str | Path | None = None,
+        folder: str | os.PathLike[str] | None = None,
         batches: bool = False,
         batch_rows: int | None = None,
     ) -> None:
@@ -60,7 +63,7 @@ class FeedSpout(RetryingSpout):
         Raises:
             ConfigError: there are no fields.
         """
-        if isinstance(fields, str) or not fields:
+        if not fields:
             raise ConfigError(f"fields={fields!r} names no columns; give a tuple of names")
         self.outputs = self._fields = tuple(fields)
         self._timestamp = timestamp

@@ -39,7 +39,7 @@ def batch_rows_of(*, batches: bool, batch_rows: int | None) -> int:
     """
     if batch_rows is not None and not batches:
         raise ConfigError(f"batch_rows={batch_rows!r} is for batches: give batches=True, or leave it out")
-    if batch_rows is not None and (not isinstance(batch_rows, int) or batch_rows < 1):
+    if batch_rows is not None and batch_rows < 1:
         raise ConfigError(f"batch_rows={batch_rows!r} must be a whole number, at least 1")
     return batch_rows or DEFAULT_ROWS if batches else 0
 

@@ -120,8 +120,6 @@ def source_of(
     if kind != "files":
         if options or format != "parquet":
             raise ConfigError(f"format= and options= are about files=, and {kind}= is given; leave them out")
-        if kind == "query" and not callable(query):
-            raise ConfigError(f"query= is a function that takes the Spark session and returns a DataFrame, and not {query!r}")
         return SparkSource(kind, given[kind])
     assert files is not None
     paths = [files] if isinstance(files, str | os.PathLike) else list(files)

@@ -12,6 +12,7 @@ from typing import Any
 from topo.api.columns import MAX_PENDING_BATCHES
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout
+from topo.connectors.argument_checks import checks_arguments
 from topo.errors import ConfigError, UnsupportedValueError
 from topo.launch.spark.java import find_java
 from topo.spark.parquet_rows import ParquetRows, Position, columns_of
@@ -35,6 +36,7 @@ class SparkSpout(RetryingSpout):
     Several tasks share the row groups of the files. Each holds a batch of rows at a time, however large a row group is.
     """
 
+    @checks_arguments
     def __init__(
         self,
         files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
@@ -90,7 +92,7 @@ class SparkSpout(RetryingSpout):
         self._reads_in_place = self._source.kind == "files" and format == "parquet" and not self._needs_spark()
         if fields is None:
             fields = self._fields_of_files()
-        if isinstance(fields, str) or not fields:
+        if not fields:
             raise ConfigError(f"fields={fields!r} names no columns; give a tuple of names")
         self.outputs = self._fields = tuple(fields)
         self._columns = tuple(dict.fromkeys((*self._fields, timestamp) if timestamp else self._fields))
