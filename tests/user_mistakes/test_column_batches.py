@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -45,10 +46,16 @@ class Relay(ColumnBolt):
         collector.emit_batch(batch)
 
 
-def built(spout: Any, bolt: Any = Relay, group: Any = lambda bolt: bolt.shuffle_grouping("a"), **more: Any) -> Any:
+class Rows(BasicBolt):
+    def execute(self, tup: Any, collector: Any) -> None: ...
+
+
+def built(
+    spout: Any, bolt: Any = Relay, group: Any = lambda bolt: bolt.shuffle_grouping("a"), tasks: int = 2, **more: Any
+) -> Any:
     builder = TopologyBuilder("mistakes").config(delivery="at_least_once", attempts=1)
     builder.set_spout("a", spout, **more)
-    group(builder.set_bolt("b", bolt() if isinstance(bolt, type) else bolt, 2))
+    group(builder.set_bolt("b", bolt() if isinstance(bolt, type) else bolt, tasks))
     return builder.build()
 
 
@@ -68,6 +75,20 @@ def test_a_grouping_that_cannot_split_batches_is_refused(group: Any, kind: str) 
     """The user groups batches by a rule that looks at single rows."""
     with pytest.raises(TopologyError, match=f"bolt 'b': 'a' emits batches, which a {kind} grouping cannot split; use a fields"):
         built(Source(), group=group)
+
+
+@pytest.mark.parametrize("bolt", [Relay, Rows])
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("words", [[{"a": 1}, {"b": 1}], pa.array([["a"], ["b"]])], ids=["lists", "arrow"])
+def test_keys_that_cannot_be_used_fail_their_batch_also_with_one_task(words: Any, tasks: int, bolt: Any) -> None:
+    """The key is a dict, or a list. With one task it passed, until the user asked for two."""
+    bad, good = {"word": words, "ms": [1, 2]}, {"word": ["a", "b"], "ms": [1, 2]}
+    test = TopologyTest(built(Source(bad, good), bolt, lambda bolt: bolt.fields_grouping("a", "word"), tasks))
+    test.run()
+    assert [(dead.message_id, dead.component) for dead in test.dead_letters()] == [(1, "a")]
+    (error,) = test.errors()
+    assert error.kind == "EmitError" and re.search("cannot use the key|cannot be used as a key", error.message)
+    assert 2 in test.acked()
 
 
 def test_a_direct_stream_of_batches_is_refused() -> None:

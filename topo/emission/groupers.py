@@ -189,17 +189,21 @@ class FieldsGrouper(KeyGrouper[int]):
 
 
 class OneOwner(OneTarget):
-    """Grouping by key with a single target. Refuses unusable keys until the first usable one: a look at every key would cost."""
+    """Grouping by key with a single target. Refuses unusable keys until the first usable one: a look at every key would cost.
 
-    def __init__(self, keys: FieldsGrouper) -> None:
+    Args:
+        check: raises EmitError for a row whose key, or a batch one of whose keys, cannot be used.
+    """
+
+    def __init__(self, check: Callable[[tuple[Any, ...]], object]) -> None:
         super().__init__()
-        self._keys: FieldsGrouper | None = keys
+        self._check: Callable[[tuple[Any, ...]], object] | None = check
 
     def split(self, rows: Rows) -> list[TargetShare]:
         """Give every row to the one target. Raises EmitError for the key of the first row, as several targets do."""
-        if self._keys is not None:
-            self._keys.split(rows[:1])
-            self._keys = None
+        if self._check is not None and rows:
+            self._check(rows[0])
+            self._check = None
         return super().split(rows)
 
 

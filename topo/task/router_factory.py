@@ -98,8 +98,12 @@ def _grouper(setup: TaskSpec, declared: Declared, targets: tuple[TaskId, ...], o
         custom.prepare(setup.context, declared.stream, targets)
         return CustomGrouper(custom.choose, count)
     max_parallelism = plan.component(declared.target).max_parallelism
-    if count == 1 and declared.key_indexes and not plan.is_columnar(declared.source, declared.stream):
-        return OneOwner(FieldsGrouper(declared.key_indexes, 1, max_parallelism))
+    if count == 1 and declared.key_indexes:
+        keys = FieldsGrouper(declared.key_indexes, 1, max_parallelism)
+        if plan.is_columnar(declared.source, declared.stream):
+            splitter = BatchSplitter(declared.fields, keys)
+            return OneOwner(lambda row: splitter.split(row[0]))
+        return OneOwner(lambda row: keys.split([row]))
     if count == 1 or kind is GroupingKind.GLOBAL:
         return OneTarget()
     if kind is GroupingKind.ALL:
