@@ -341,13 +341,15 @@ class WindowJoin:
         """Return the results of all pairs."""
         if self._first_keys is not None and window.value and self._first_keys.are_known(key, left=window.value[0].left):
             self._first_keys = None
-        lefts = [self._left(one.packed) for one in window.value if one.left]
-        rights = [self._right(one.packed) for one in window.value if not one.left]
-        if not rights and self._outer[0]:
-            rights = [None]
-        if not lefts and self._outer[1]:
-            lefts = [None]
-        return [self._function(left, right) for left in lefts for right in rights]
+        lefts = [one.packed for one in window.value if one.left]
+        rights = [one.packed for one in window.value if not one.left]
+        function, read_left, read_right = self._function, self._left, self._right
+        if not rights:
+            return [function(read_left(left), None) for left in lefts] if self._outer[0] else []
+        if not lefts:
+            return [function(None, read_right(right)) for right in rights] if self._outer[1] else []
+        # Each pair has other copies, as in the other joins: the function may change them, and so may an operator behind it.
+        return [function(read_left(left), read_right(right)) for left in lefts for right in rights]
 
     def count_unmatched(self, window: Windowed[Sequence[Sided]], metrics: Metrics) -> None:
         """Count the records without a partner that are left out."""

@@ -98,6 +98,35 @@ def test_a_join_equals_a_scan_of_both_inputs(kind: str, tasks: int, crash: bool,
     assert joined(kind, seed, tasks, crash) == expected(kind, seed)
 
 
+def changing(order: Order, payment: Payment) -> tuple[tuple[str, ...], int]:
+    """Changes both records, one of them in a list of it."""
+    order.tags.append(payment.order)
+    payment.cents += 1
+    return tuple(order.tags), payment.cents
+
+
+@pytest.mark.parametrize("kind", ["window", "interval", "table", "as_of"])
+def test_a_function_that_changes_the_records_of_a_pair_changes_no_other_pair(kind: str) -> None:
+    with StreamTest() as test:
+        a, b = test.source(Order), test.source(Payment, "payments")
+        left, right = a.stream.key_by(lambda order: order.id), b.stream.key_by(lambda payment: payment.order)
+        pairs: KeyedStream[str, Any]
+        if kind == "window":
+            pairs = left.join(right, changing, window=Tumbling("10ms"), name="joined")
+        elif kind == "interval":
+            pairs = left.interval_join(right, changing, before="10ms", after="10ms", name="joined")
+        else:
+            pairs = left.join_table(right.latest(), changing, as_of=kind == "as_of", name="joined")
+        seen = test.collect(pairs.values())
+        b.send(Payment("a", 1, 1), at=1)
+        if kind in ("window", "interval"):
+            b.send(Payment("a", 1, 1), at=2)
+        a.send(Order("a", ["x"], 2), Order("a", ["x"], 3), at=3)
+        a.end()
+        b.end()
+        assert seen.all == [(("x", "a"), 2)] * (4 if kind in ("window", "interval") else 2)
+
+
 def test_a_table_has_the_latest_row_and_a_co_process_shares_state() -> None:
     with StreamTest() as test:
         a, b = test.source(Order), test.source(Payment, "payments")
