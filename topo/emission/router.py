@@ -136,6 +136,17 @@ def _ends_within(places: Selection, ends: Sequence[int] | None, count: int) -> S
     return [bisect_left(chosen, end) for end in (range(1, count + 1) if ends is None else ends)]
 
 
+def _once(reject: Reject) -> Reject:
+    rejected: set[int] = set()
+
+    def reject_once(row: int, error: Exception) -> None:
+        if row not in rejected:
+            rejected.add(row)
+            reject(row, error)
+
+    return reject_once
+
+
 class Router:
     """Routes the batches of one sending task."""
 
@@ -181,10 +192,13 @@ class Router:
         return bool(self._subscriptions[stream])
 
     def untracked(self, stream: StreamRows, stamps: Stamps, reject: Reject) -> int:
-        """Route rows without ids. Returns how many tuples that made."""
+        """Route rows without ids. A row that several groupings refuse is rejected once. Returns how many tuples that made."""
         transferred = 0
         times = _packed(stamps)
-        for subscription in self._subscriptions[stream.index]:
+        subscriptions = self._subscriptions[stream.index]
+        if len(subscriptions) > 1:
+            reject = _once(reject)
+        for subscription in subscriptions:
             for position, places, rows, (timestamps,) in subscription.share(stream.rows, reject, times):
                 transferred += len(rows)
                 columns = Columns(Anchoring.NONE, rows, timestamps=timestamps)
