@@ -19,9 +19,11 @@ class WithRequiredFields:
 
     Attributes:
         required_fields: fields that every tuple must have. An input without one of them is refused.
+        missing_field_fix: the last words of the refusal; "" for none.
     """
 
     required_fields: Sequence[str] = ()
+    missing_field_fix = ""
 
 
 class Collector(Protocol):

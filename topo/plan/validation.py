@@ -313,7 +313,8 @@ def _missing_fields(spec: ComponentSpec, declared: Input, outputs: Sequence[Stre
             for field in component.required_fields:
                 if field not in stream.fields:
                     where = f"stream {stream.name!r} of {declared.source!r}"
-                    yield f"it needs the field {field!r}, which {where} does not have{_hint(field, stream.fields)}"
+                    hint = f"{_hint(field, stream.fields)}{component.missing_field_fix}"
+                    yield f"it needs the field {field!r}, which {where} does not have{hint}"
 
 
 def _hint(name: Any, known: Sequence[str]) -> str:

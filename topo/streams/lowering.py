@@ -42,7 +42,7 @@ from topo.streams.graph import (
     merges_types,
     readers_of,
 )
-from topo.streams.lowered import LoweredComponent, StreamEdge
+from topo.streams.lowered import LoweredComponent, StreamEdge, explain_missing_fields
 from topo.streams.naming import component_ids, identity, state_types
 from topo.streams.process import KeyedProcess
 from topo.streams.process_bolts import FirstBolt, KeyedProcessBolt
@@ -108,6 +108,7 @@ class Lowering:
             elif node.kind in ("through", "async_map"):
                 self._in_the_middle(node)
             elif node.kind == "sink":
+                explain_missing_fields(node)
                 self._bolt(node, node.function)
             elif node.kind == "with_event_time":
                 self._cut(node)
@@ -127,8 +128,6 @@ class Lowering:
         """Return a problem with the place of its operator, or of the builder of the program; one with a place as it is."""
         starts = "component {!r}", "component id {!r}", "bolt {!r}"
         found = (one.label for one in self.components if problem.startswith(tuple(start.format(one.id) for start in starts)))
-        if problem.endswith("does not have; there are 'value'"):
-            problem += "; of tuples and dicts .to(sink, fields=(...)) makes columns, and of=Click gives records their fields"
         return problem if re.search(r":\d+\)$", problem) else f"{problem} ({next(found, self._site)})"
 
     # -- bodies ----------------------------------------------------------------------------------------------------------

@@ -224,6 +224,14 @@ CASES: dict[str, tuple[Callable[[StreamBuilder], object], list[str]]] = {
         lambda flow: flow.from_iterable([{"at": 1}], of=dict).to(SqliteSink("out.db", "clicks", ("at",))),
         ["it needs the field 'at'", "there are 'value'; of tuples and dicts .to(sink, fields=(...)) makes columns", "(sink at"],
     ),
+    "columns of records without fields behind a key": (
+        lambda flow: flow.from_iterable([{"at": 1}], of=dict).key_by(len).to(SqliteSink("out.db", "clicks", ("at",))),
+        ["it needs the field 'at'", "there are 'key', 'value'; of tuples and dicts .to(sink, fields=(...)) makes", "(sink at"],
+    ),
+    "a column of records without fields that is spelled like theirs": (
+        lambda flow: flow.from_iterable([{"values": 1}], of=dict).to(SqliteSink("out.db", "clicks", ("values",))),
+        ["'values'", "did you mean 'value'?; of tuples and dicts .to(sink, fields=(...)) makes columns", "(sink at"],
+    ),
     "windows that messages do not outlast": (
         lambda flow: (
             words(flow.config(delivery="at_least_once")).with_event_time(len).key_by(str).window(Session("1m")).count().to(print)
