@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from topo import BasicBolt, BasicCollector, IterableSpout, PrintBolt, TopologyBuilder, Tuple
+from topo import BasicBolt, BasicCollector, IterableSpout, PrintBolt, ProcessBolt, TopologyBuilder, Tuple
 from topo.launch.local_cluster import LocalCluster
 from topo.master.outcome import Outcome, OutcomeKind
-from topo.testing import TopologyTest, run_bolt
+from topo.testing import ADVANCE, CRASH, END, TopologyTest, run_bolt
 from topo.testing.fixtures import local_cluster
 
 __all__ = ["local_cluster"]
+
+
+class Keeps(ProcessBolt):
+    """Keeps a list of its numbers, and emits its length."""
+
+    outputs = ("seen",)
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        super().__init__("n")
+        self.read = read
+
+    def open(self, context: Any) -> None:
+        self.kept = context.state.value("kept")
+
+    def process(self, tup: Any, context: Any, collector: Any) -> None:
+        kept = self.read(self.kept.get() or [])
+        kept.append(tup["n"])
+        self.kept.set(kept)
+        collector.emit((len(kept),))
+
+
+@pytest.mark.parametrize(("read", "seen"), [(list, [1, 2, 3]), (lambda kept: kept, [1, 2])], ids=["list", "as it comes"])
+def test_a_list_in_state_is_a_tuple_after_a_restore(read: Callable[[Any], Any], seen: list[int]) -> None:
+    """The user appends to a list in state, which works until the first crash behind a checkpoint."""
+    builder = TopologyBuilder("keeping").config(checkpoint_interval="100ms", attempts=1)
+    builder.set_spout("numbers", IterableSpout([], fields=("n",)))
+    builder.set_bolt("keeps", Keeps(read)).fields_grouping("numbers", "n")
+    test = TopologyTest(builder.build(), sources={"numbers": [7, 7, ADVANCE("1s"), CRASH("keeps"), 7, END]})
+    test.run()
+    assert test.emitted("keeps") == [(one,) for one in seen]
+    assert ["'tuple' object has no attribute 'append'" in dead.why for dead in test.dead_letters()] == [True] * (3 - len(seen))
+
 
 MONEY = """
 from topo import BasicBolt, IterableSpout, JsonLinesSink, TopologyBuilder

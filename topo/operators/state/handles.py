@@ -215,7 +215,7 @@ class ValueState(_SingleHandle):
         return self._default if value is None else value
 
     def set(self, value: Any) -> None:
-        """Keep `value`."""
+        """Keep `value`. A list, or one in it, is a tuple after a checkpoint was restored."""
         self._write(self.namespace, value)
 
 

@@ -5,7 +5,8 @@ A state has a name and a kind. Asking twice for a name gives two handles of one 
 Time to live: with `ttl`, a value that was not written for that time is gone: never returned, left out of snapshots, and
 dropped bit by bit as the state is written. Each element of a list and each entry of a map ages separately.
 
-Stored values must not be changed from outside afterwards, and must be of types that a tuple could carry.
+Stored values must not be changed from outside afterwards, and must be of types that a tuple could carry. They stay as they were
+set until a checkpoint is restored; lists in them are tuples then.
 """
 
 from __future__ import annotations
