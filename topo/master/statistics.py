@@ -7,7 +7,7 @@ Rates and shares of a task are those of the last WINDOW_S of its present life; t
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -65,6 +65,7 @@ class TopologyStatistics:
     Attributes:
         unreadable: heartbeats whose figures were not figures.
         processes: the cost of the workers' processes.
+        lost_errors: by task: errors of lives whose process was lost. How much these lives have done is not known to the end.
     """
 
     def __init__(self, tasks: Mapping[TaskId, str], heartbeat_s: float = 1.0) -> None:
@@ -75,6 +76,7 @@ class TopologyStatistics:
         self.processes = ProcessCosts()
         self._silent_s = SILENT_BEATS * heartbeat_s
         self.unreadable = 0
+        self.lost_errors: Counter[TaskId] = Counter()
 
     def add(self, tasks: Mapping[TaskId, Statistics], now: float) -> None:
         """Take the figures of a heartbeat; the caller has seen to it that the tasks are the sender's."""
@@ -110,6 +112,7 @@ class TopologyStatistics:
         """
         for task in tasks:
             book = self._books[task]
+            self.lost_errors[task] += int(book.live.counters.get("errors", 0))
             counters = {name: 0 if name in _NOT_FINAL else count for name, count in book.live.counters.items()}
             live = replace(book.live, counters=counters)
             self._components[book.component].sums.move(book.live, live)

@@ -319,6 +319,22 @@ def test_a_worker_that_dies_while_closing_is_reported_and_not_replaced() -> None
     assert finished.outcome.kind is OutcomeKind.RESULTS_LOST
 
 
+@pytest.mark.parametrize(("raises", "kind"), [(0, OutcomeKind.DONE), (1, OutcomeKind.RESULTS_LOST)])
+def test_a_source_whose_process_was_lost_has_emitted_nothing_only_if_its_successor_raises_too(
+    raises: int, kind: OutcomeKind
+) -> None:
+    play = running()
+    play.beat(0, errors=1)
+    play.replace(0)  # what it has emitted since its heartbeat is not known
+    play.all_ready()
+    play.beat(0, errors=raises)
+    all_end(play)
+    play.answer_probe(1, sent=5, received=5)
+    play.answer_probe(2, sent=5, received=5)
+    finished = close(play)[-1]
+    assert isinstance(finished, Finished) and finished.outcome.kind is kind
+
+
 def test_a_message_that_cannot_be_read_while_closing_may_have_had_the_figures_of_a_failure() -> None:
     play = running()
     lost = MessagesLost(WorkerId(1), play.life(1), "it has sent 5 bytes that are no control message", is_unreadable=True)
