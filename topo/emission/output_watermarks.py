@@ -19,6 +19,7 @@ from topo.emission.partition_watermarks import PartitionWatermarks
 from topo.errors import EmitError
 from topo.hot import NO_TIMESTAMP, Row, pack_timestamps
 from topo.operators.time.watermarks import (
+    AlwaysIdle,
     BoundedOutOfOrderness,
     InputStatus,
     NoWatermarks,
@@ -89,6 +90,7 @@ class OutputWatermarks:
         component: whose output it is.
         report: takes an exception of the user's own generator.
         by_partition: the rows belong to partitions, each with its generator.
+        stays_idle: there will be no rows.
 
     Attributes:
         partitions: the watermarks of the partitions; None without partitions, or without a strategy.
@@ -107,12 +109,13 @@ class OutputWatermarks:
         *,
         columnar: bool = False,
         by_partition: bool = False,
+        stays_idle: bool = False,
     ) -> None:
         if strategy is not None and strategy.kind == "emitted":
             strategy = None
         self.strategy = strategy
         self._columnar = columnar
-        self._by_partition = by_partition
+        self._by_partition, self._stays_idle = by_partition, stays_idle
         self._component = component
         self._report = report
         self._reader = None if strategy is None else timestamp_reader(strategy.timestamp, fields, columnar=columnar)
@@ -138,7 +141,7 @@ class OutputWatermarks:
             make = partial(build_generator, strategy, self._now_ms)
             self.partitions = PartitionWatermarks(make, self, advances_when_idle=strategy.advances_when_idle)
         elif strategy is not None:
-            self._generator = build_generator(strategy, self._now_ms)
+            self._generator = AlwaysIdle() if self._stays_idle else build_generator(strategy, self._now_ms)
 
     @property
     def reads(self) -> bool:

@@ -77,6 +77,9 @@ class StepsBolt(BasicBolt):
         keyed: the rows begin with a key.
         positions: where the values of the record are in a row, where that is not in order.
         stamps: the chain gives event time to the rows of all its streams.
+
+    Attributes:
+        stays: its rows come by `SameTask` alone.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class StepsBolt(BasicBolt):
         *,
         stamps: bool = False,
     ) -> None:
-        self.stamps_all_streams = stamps
+        self.stamps_all_streams, self.stays = stamps, False
         self.counted_streams = frozenset(leaf.stream for leaf in walk(chain.tree) if isinstance(leaf, Leaf) and leaf.counted)
         self.chain, self._layout, self._keyed, self._positions = chain, layout, keyed, positions
         self.outputs = dict(outputs)
@@ -97,6 +100,11 @@ class StepsBolt(BasicBolt):
 
     # A tick_interval of the whole topology would call it with ticks.
     component_settings = {"tick_interval": None}
+
+    def gets_nothing(self, context: TaskContext) -> bool:
+        """Whether no task sends rows to this one: after a rebalance there may be fewer that send than that read."""
+        senders = (len(context.tasks[one.source]) for one in context.connections if one.target == context.component)
+        return self.stays and max(senders) <= context.task_index
 
     def prepare(self, context: TaskContext) -> None:
         """Compile the chain."""

@@ -236,6 +236,7 @@ class Lowering:
         layout, positions = reading or (layout_of(node.record), None)
         bolt = StepsBolt(chain, layout, node.keyed, streams.fields, positions, stamps=watermarks is not None)
         same = parallelism > 1 and node.kind != "rebalance"
+        bolt.stays = same and all(edge.parallelism == parallelism for edge in edges)
         self._declare(name, node, _declared(node, bolt), parallelism, edges, watermarks, same=same, chains=[chain])
         self._lead(name, parallelism, streams)
 

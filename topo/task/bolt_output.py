@@ -20,7 +20,10 @@ class BoltOutput(TaskOutput):
     """
 
     def __init__(self, parts: TaskParts, collector: Emitter, floor: Callable[[], int | None] | None = None) -> None:
-        super().__init__(parts, collector, parts.env.wall_ms, floor)
+        # No row would ever move the event time of such a task, and readers would wait for it.
+        gets_nothing = getattr(parts.spec.component, "gets_nothing", None)
+        stays_idle = gets_nothing is not None and gets_nothing(parts.spec.context)
+        super().__init__(parts, collector, parts.env.wall_ms, floor, stays_idle=stays_idle)
 
     def begin_epoch(self, now: float) -> None:
         """Forget the event time of the epoch before."""

@@ -22,6 +22,7 @@ class TaskOutput:
         now_ms: the clock of idleness.
         floor: returns the least timestamp of output that is still to come below the watermark; None without any.
         by_partition: its rows belong to partitions, each with its watermark.
+        stays_idle: it will have no rows.
 
     Attributes:
         watermarks: event time of the output.
@@ -37,6 +38,7 @@ class TaskOutput:
         floor: Callable[[], int | None] | None,
         *,
         by_partition: bool = False,
+        stays_idle: bool = False,
     ) -> None:
         state = parts.state
         declared = [stream.declaration for stream in collector.streams]
@@ -51,6 +53,7 @@ class TaskOutput:
             lambda error: parts.reports.user_error(error, state.now),
             columnar=main is not None and main.columnar,
             by_partition=by_partition,
+            stays_idle=stays_idle,
         )
         self.emission = self._emission(parts, collector)
         self.has_ended = False

@@ -220,6 +220,7 @@ class WatchedBasicBolt(BasicBolt):
         self._inner = inner
         self._watch = watch
         self.counted_streams: frozenset[str] = getattr(inner, "counted_streams", frozenset())
+        self.gets_nothing = getattr(inner, "gets_nothing", None)
 
     def prepare(self, context: TaskContext) -> None:
         self._inner.prepare(context)

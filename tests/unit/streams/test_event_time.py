@@ -13,7 +13,7 @@ import pytest
 from topo import PartitionedSpout, SourceRows, WatermarkStrategy
 from topo.errors import TopologyError
 from topo.streams import Stream, StreamBuilder, Tumbling
-from topo.testing import END, TopologyTest
+from topo.testing import END, StreamTest, TopologyTest
 
 FIRST_MS = 1_700_000_000_000
 
@@ -121,3 +121,16 @@ def test_a_strategy_that_is_none_is_refused_with_its_place() -> None:
     days(flow, "5s").to(print)  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match=r"'days'.*WatermarkStrategy"):
         flow.build()
+
+
+@pytest.mark.parametrize("tasks", [{"distinct": 1}, {"event-time": 3}])
+def test_event_time_goes_on_where_a_rebalance_leaves_tasks_without_rows(tasks: dict[str, int]) -> None:
+    with StreamTest(parallelism=tasks) as test:
+        clicks = test.source(Click)
+        distinct = clicks.stream.key_by(lambda click: (click.user, click.at), parallelism=2).dedupe(name="distinct").values()
+        timed = distinct.with_event_time(lambda click: click.at, disorder="10s")
+        counts = timed.key_by(lambda click: click.user).window(Tumbling("1s")).count(name="counts")
+        seen = test.collect(counts.map(lambda counted: counted.start, of=int).values())
+        clicks.send(*[Click("ann", second * 1000) for second in range(30)])
+        test.advance("250ms")
+        assert len(seen.all) > 10, "windows fire before the input ends"

@@ -49,6 +49,13 @@ class NoWatermarks(WatermarkSource):
     """Makes no watermarks: only the end of the input counts."""
 
 
+class AlwaysIdle(WatermarkSource):
+    """There will be no element."""
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        output.mark_idle()
+
+
 class BoundedOutOfOrderness(WatermarkSource):
     """Elements come at most `bound_ms` of event time after one with a greater timestamp.
 
