@@ -181,6 +181,24 @@ def test_a_savepoint_asked_for_while_one_is_under_way_is_the_one_after() -> None
     assert checkpoints.done(2)[-1] == CopyCheckpoint(2, "/save")
 
 
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_savepoint_asked_for_again_is_a_checkpoint_that_begins_behind_the_second_request(is_copied: bool) -> None:
+    checkpoints = running()
+    checkpoints.it.want_savepoint("/save")
+    checkpoints.steps()
+    first = checkpoints.done(1) if is_copied else []
+    checkpoints.it.want_savepoint("/save")
+    if not is_copied:
+        first = checkpoints.done(1)
+    assert (CopyCheckpoint(1, "/save") in first) is is_copied
+    checkpoints.it.savepoint_stored(SavepointStored("/save"))
+    assert checkpoints.it.describe(0)["savepoints"][0]["state"] == "waiting", "that of the first request is older than the second"
+    checkpoints.steps()
+    assert checkpoints.done(2)[-1] == CopyCheckpoint(2, "/save")
+    checkpoints.it.savepoint_stored(SavepointStored("/save"))
+    assert checkpoints.it.describe(0)["savepoints"][0]["state"] == "written"
+
+
 def test_a_savepoint_survives_a_recovery_and_a_failure_is_said() -> None:
     checkpoints = running()
     checkpoints.it.want_savepoint("/save")
