@@ -20,6 +20,7 @@ from tests.simulation import (  # noqa: E402
     planted_partitions,
     planted_savepoints,
     planted_storage,
+    planted_streams,
 )
 
 PAGE = ROOT / "docs" / "simulation.md"
@@ -55,6 +56,7 @@ def table() -> str:
     rows = [*_rows(without, ""), *_rows(with_checkpoints, "`--exactly-once` ")]
     rows += _rows(planted_partitions.PLANTS, "`partitions` ")
     rows += _rows(planted_savepoints.PLANTS, "`--savepoints` ")
+    rows += _rows(planted_streams.PLANTS, "`--streams` ")
     for plant, (oracles, seeds, run) in (planted_decisions.SECOND_PLANTS | planted_chains.PLANTS).items():
         rows += _rows({plant: (oracles, seeds)}, f"`{run}` ")
     return "\n".join(

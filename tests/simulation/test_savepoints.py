@@ -23,6 +23,7 @@ SOMETIMES = (
     *(f"savepoint to end with {answer}" for answer in ("written", "failed", "master died")),
     f"struck when {Moment.COPYING.value}",
     "run again from a savepoint",
+    "run with other numbers of tasks",
 )
 """The situations that must occur in some seed, or the seeds do not test their purpose."""
 

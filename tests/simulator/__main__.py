@@ -4,14 +4,17 @@ python -m tests.simulator --seed 7            the topology, its faults, the outc
 python -m tests.simulator --seed 7 --trace    and before that every event
 python -m tests.simulator --seed 7 --exactly-once    a topology with checkpoints; its seeds are others
 python -m tests.simulator --seed 7 --savepoints    the same topology, and savepoints are asked for
+python -m tests.simulator --seed 7 --streams    a program of streams; its seeds are others
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario, draw_savepoint_scenario
 from tests.simulator.random_scenarios import draw_scenario
+from tests.simulator.stream_scenarios import draw_stream_scenario
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,10 +24,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="show everything that happened")
     parser.add_argument("--exactly-once", action="store_true", help="a topology with checkpoints")
     parser.add_argument("--savepoints", action="store_true", help="likewise, with savepoints")
+    parser.add_argument("--streams", action="store_true", help="a program of streams, with checkpoints")
     options = parser.parse_args(arguments)
-    with_checkpoints = draw_savepoint_scenario if options.savepoints else draw_checkpoint_scenario
-    is_checkpointed = options.exactly_once or options.savepoints
-    scenario = with_checkpoints(options.seed) if is_checkpointed else draw_scenario(options.seed)
+    draws: dict[str, Any] = {
+        "streams": draw_stream_scenario, "savepoints": draw_savepoint_scenario, "exactly_once": draw_checkpoint_scenario,
+    }  # fmt: skip
+    draw = next((draw for name, draw in draws.items() if getattr(options, name)), draw_scenario)
+    scenario = draw(options.seed)
     run = scenario.run(keeps_trace=options.trace)
     for line in run.simulation.trace_lines:
         print(line)

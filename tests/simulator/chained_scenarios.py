@@ -121,7 +121,7 @@ def draw_chained_checkpoints(seed: int) -> ChainedCheckpoints:
         source = Source(
             f"spout{number}", random.choice((20, 50)), random.choice((0.0, 0.002)), quiet_s, True, random.choice((0, 20))
         )
-        parts.append(Part(source.name, _spout(random, source), random.choice((1, 2)), source=source))
+        parts.append(Part(source.name, draw_spout(random, source), random.choice((1, 2)), source=source))
         is_revocable = is_revocable and not isinstance(parts[-1].make(Beyond()), sources.QueueSpout)
     reads = tuple((part.name, "shuffle") for part in parts)
     parts.append(Part(CHAIN, lambda outside: kind(outside, CHAIN, 0.0002, mishaps), 1, reads))
@@ -139,7 +139,15 @@ def draw_chained_checkpoints(seed: int) -> ChainedCheckpoints:
         may_damage = False
     # Within a process a value is passed on as it is.
     workers = None if kind is Odd else random.choice((None, 1, 2))
-    settings = {
+    settings = draw_settings(random, workers)
+    return ChainedCheckpoints(
+        seed, parts, settings, draw_checkpoint_faults(random, has_links=workers != 1, may_damage=may_damage)
+    )
+
+
+def draw_settings(random: Random, workers: int | None) -> dict[str, Any]:
+    """Draw the settings of a small topology with checkpoints."""
+    return {
         **SETTINGS,
         "attempts": random.choice((2, 3)),
         "workers": workers,
@@ -153,12 +161,10 @@ def draw_chained_checkpoints(seed: int) -> ChainedCheckpoints:
         "checkpoint_pause": "20ms",
         "checkpoint_timeout": "1s",
     }
-    return ChainedCheckpoints(
-        seed, parts, settings, draw_checkpoint_faults(random, has_links=workers != 1, may_damage=may_damage)
-    )
 
 
-def _spout(random: Random, source: Source) -> Any:
+def draw_spout(random: Random, source: Source) -> Any:
+    """Draw the kind of a spout; return what makes it."""
     kind, in_fail = random.choice(("positions", "telling", "queue")), random.random() < 0.5
     if kind == "queue":
         return lambda outside: sources.QueueSpout(outside, source, in_fail)

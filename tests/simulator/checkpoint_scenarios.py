@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.simulator import checkpointed_operators as operators
 from tests.simulator import checkpointed_sinks as sinks
 from tests.simulator import checkpointed_sources as sources
@@ -25,6 +27,7 @@ from topo.api.topology import Topology
 from topo.checkpoint.encoding import unpack
 from topo.checkpoint.manifest import Manifest, name_of
 from topo.master.outcome import OutcomeKind
+from topo.plan.parallelism import with_parallelism
 from topo.storage.checkpoint_store import CheckpointStore
 from topo.wire.codec import Codec
 from topo.wire.serializers import SerializerRegistry
@@ -54,6 +57,7 @@ class CheckpointScenario:
         settings: of the topology.
         faults: in the order of their shares.
         requests: of savepoints, likewise.
+        rescaled: numbers of tasks by component, in a run from a savepoint.
     """
 
     def __init__(
@@ -63,16 +67,23 @@ class CheckpointScenario:
         settings: Mapping[str, Any],
         faults: Sequence[Fault] = (),
         requests: Sequence[SavepointRequest] = (),
+        rescaled: Mapping[str, int] | None = None,
     ) -> None:
         self.seed = seed
         self.parts = tuple(parts)
         self.settings = dict(settings)
         self.faults = tuple(faults)
         self.requests = tuple(requests)
+        self.rescaled = dict(rescaled or {})
 
     def topology(self, outside: Beyond) -> Topology:
         """Build the topology, as every process does."""
         return build(f"checkpoints-{self.seed}", self.parts, self.settings, outside, sources.strategy())
+
+    def topology_from_savepoint(self, outside: Beyond) -> Topology:
+        """Build the topology as it runs from a savepoint, after a rebalance."""
+        topology = self.topology(outside)
+        return with_parallelism(topology, self.rescaled, topology.config)
 
     def expected(self) -> Expected:
         """Return the results that every run must have."""
@@ -97,6 +108,10 @@ class CheckpointScenario:
                 expected.states[part.name] = stage.final(inputs)
             if not stage.outputs:
                 expected.sinks.update((part.name, row.id) for row in stage.survivors(inputs))
+        return expected
+
+    def given(self, name: str, expected: Any, found: Any) -> Any:
+        """Return the state that a component has to have; a subclass looks at the state that it has."""
         return expected
 
     def describe(self) -> str:
@@ -131,9 +146,11 @@ class CheckpointScenario:
             before, place = simulation, desk.last_written()
             if not before.violations:
                 faults = self.requests[-1].later_faults
+                topology = copies_of(self.topology_from_savepoint(outside) if place else self.topology(outside), outside)
                 simulation = Simulation(topology, self.seed + 1_000_000, faults, progress)
                 _succeed(simulation, before, place)
-                _run(simulation, outside, SavepointDesk(simulation, (), progress), began_at=before.now)
+                simulation.history.count("run with other numbers of tasks", bool(place and self.rescaled))
+                _run(simulation, outside, SavepointDesk(simulation, (), progress))
         if not simulation.violations:
             Judgement(self, simulation, outside, expected).judge()
         if not simulation.violations and self._is_repeatable and (place := desk.written_on_the_way()):
@@ -149,7 +166,7 @@ class CheckpointScenario:
     def _run_again(self, before: Simulation, savepoint: str, expected: Expected) -> Simulation:
         """Run the topology from a savepoint to its end, in another outside world, and compare its state with the expected one."""
         outside = Beyond()
-        simulation = Simulation(copies_of(self.topology(outside), outside), self.seed + 2_000_000)
+        simulation = Simulation(copies_of(self.topology_from_savepoint(outside), outside), self.seed + 2_000_000)
         _succeed(simulation, before, savepoint)
         simulation.history.count("run again from a savepoint")
         _run(simulation, outside, SavepointDesk(simulation, (), lambda: 1.0))
@@ -160,9 +177,11 @@ class CheckpointScenario:
 
 def _succeed(simulation: Simulation, before: Simulation, savepoint: str) -> None:
     """Continue what another simulation has stored: from a savepoint, or, where that is "", from its last checkpoint."""
-    simulation._hash, simulation._lines = before._hash, before._lines
+    simulation._hash, simulation._lines, simulation.began_at = before._hash, before._lines, before.began_at + before.now
     simulation.history.counts = before.history.counts
-    simulation.master.store.dead_letters += before.master.store.dead_letters
+    for given_up in before.master.store.dead_letters:
+        task = simulation.plan.tasks_of(before.plan.task(given_up.task).component)[0]
+        simulation.master.store.dead_letters.append(replace(given_up, task=task))
     checker, earlier = simulation.history, before.history
     assert isinstance(checker, ConsistencyChecker)
     assert isinstance(earlier, ConsistencyChecker)
@@ -176,9 +195,9 @@ def _succeed(simulation: Simulation, before: Simulation, savepoint: str) -> None
         checker.succeed(earlier)
 
 
-def _run(simulation: Simulation, outside: Beyond, desk: SavepointDesk, began_at: float = 0.0) -> None:
-    """Run a simulation to its end; `began_at`: virtual seconds of the runs before it."""
-    outside.work, outside.kill, outside.now = simulation.work, simulation.kill, lambda: began_at + simulation.now
+def _run(simulation: Simulation, outside: Beyond, desk: SavepointDesk) -> None:
+    """Run a simulation to its end."""
+    outside.work, outside.kill, outside.now = simulation.work, simulation.kill, lambda: simulation.began_at + simulation.now
     checker = simulation.history
     assert isinstance(checker, ConsistencyChecker)
     outside.on_stage, outside.on_commit = checker.token_staged, checker.token_committed
@@ -234,6 +253,7 @@ class Judgement:
                 continue
             kind = type(part.make(Beyond()))
             found = kind.together(_states_of(store, manifest, part.name, is_keyed=kind.key is not None))
+            expected = self._scenario.given(part.name, expected, found)
             if found != expected:
                 self._history.violated(7, f"the state of {part.name} is {_difference(found, expected)}")
 

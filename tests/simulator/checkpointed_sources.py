@@ -18,6 +18,11 @@ JITTER_MS = 30
 """Rows of a spout task come out of order by less than this."""
 
 
+def event_time(root: str, number: int) -> int:
+    """Return the event time of a row of a source."""
+    return number * STEP_MS + crc32(root.encode()) % JITTER_MS
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """The rows of a spout.
@@ -40,7 +45,7 @@ class Source:
     def row(self, index: int, number: int) -> Row:
         """Return a row."""
         name = f"{self.name}.{index}.{number}"
-        return Row(key_of(name), name, number, name, number * STEP_MS + crc32(name.encode()) % JITTER_MS)
+        return Row(key_of(name), name, number, name, event_time(name, number))
 
     def numbers(self) -> range:
         """Return the numbers of those that it emits."""

@@ -17,6 +17,8 @@ from tests.simulator.checkpointed_stages import Beyond, Mishaps
 from tests.simulator.faults import draw_checkpoint_faults, with_control_faults
 from tests.simulator.savepoints import draw_requests
 from tests.simulator.topologies import Part
+from topo.api.topology import ComponentKind, Topology
+from topo.plan.parallelism import unsplittable
 
 _REFUSING = (stages.Relay, stages.Odd, stages.Hand, stages.Tally, stages.Call)
 """Which may always fail for some rows."""
@@ -45,7 +47,20 @@ def draw_savepoint_scenario(seed: int) -> CheckpointScenario:
     """Return the scenario of a seed, in which savepoints are asked for in any case."""
     scenario = draw_checkpoint_scenario(seed)
     scenario.requests = draw_requests(Random(f"asked {seed}"))
+    scenario.rescaled = draw_rescaled(Random(f"rescaled {seed}"), scenario.topology(Beyond()))
     return scenario
+
+
+def draw_rescaled(random: Random, topology: Topology) -> dict[str, int]:
+    """Draw other numbers of tasks, of components whose tasks can share their state out."""
+    found = {}
+    for spec in topology.components:
+        tasks, wanted = spec.parallelism, random.choice((1, 2, 3, 4))
+        # Rows of several spouts in one task that gives event time would come further out of order.
+        may_be = wanted != tasks and spec.kind is ComponentKind.BOLT and not (spec.id.endswith("-steps") and wanted < tasks)
+        if may_be and random.random() < 0.7 and not unsplittable(topology, {spec.id: tasks}):
+            found[spec.id] = wanted
+    return found
 
 
 class _Drawing:

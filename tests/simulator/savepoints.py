@@ -45,6 +45,8 @@ class SavepointRequest:
         stops: the topology ends with it, and another run begins from it.
         faults: they strike after the request.
         later_faults: they strike the run that begins from it.
+        again: the state of the savepoint in which the same one is asked for a second time; "" for never.
+        ends_again: the topology ends with the second request.
     """
 
     share: float
@@ -52,12 +54,15 @@ class SavepointRequest:
     stops: bool = False
     faults: tuple[Fault, ...] = ()
     later_faults: tuple[Fault, ...] = ()
+    again: str = ""
+    ends_again: bool = False
 
     def __str__(self) -> str:
         end = " to end with" if self.stops else ""
         faults = "".join(f"\n    then {fault}" for fault in self.faults)
         later = "".join(f"\n    in the next run {fault}" for fault in self.later_faults)
-        return f"{self.share:.0%}: a savepoint{end}, asked for {self.occasion.value}{faults}{later}"
+        again = f", and again{' to end' * self.ends_again} while {self.again}" if self.again else ""
+        return f"{self.share:.0%}: a savepoint{end}, asked for {self.occasion.value}{again}{faults}{later}"
 
 
 def draw_requests(random: Random) -> tuple[SavepointRequest, ...]:
@@ -66,6 +71,13 @@ def draw_requests(random: Random) -> tuple[SavepointRequest, ...]:
     shares = sorted(random.random() * 0.9 for _ in range(count))
     ends = random.random() < 0.5
     return tuple(_draw_request(random, share, stops=ends and share == shares[-1]) for share in shares)
+
+
+def asked_again(random: Random, requests: Sequence[SavepointRequest]) -> tuple[SavepointRequest, ...]:
+    """Have some requests be made a second time while the savepoint is open."""
+    return tuple(
+        replace(one, again=random.choice(("", "waiting", "copying")), ends_again=random.random() < 0.3) for one in requests
+    )
 
 
 def _draw_request(random: Random, share: float, *, stops: bool) -> SavepointRequest:
@@ -92,6 +104,7 @@ class Asked:
         last: the number of the last checkpoint that had begun.
         state: as the master has it; "" while it has not taken the request.
         answer: "written", "failed", "ended" or "master died"; "" while there is none.
+        is_again: it was made a second time; the answer is that to both.
     """
 
     request: SavepointRequest
@@ -101,6 +114,7 @@ class Asked:
     state: str = ""
     answer: str = ""
     checkpoint: int = 0
+    is_again: bool = False
 
 
 _FOLLOWS = {"": ("waiting", "copying"), "waiting": ("copying",), "copying": ("written", "failed"), "written": (), "failed": ()}
@@ -166,10 +180,26 @@ class SavepointDesk:
         self.asked.append(Asked(request, folder, master, master.checkpoints.last))
         simulation.trace("savepoint asked", folder, request.occasion.value)
         simulation.history.count(f"savepoint asked {request.occasion.value}")
-        event = DrainAsked(simulation.plan.config.drain_timeout_s, folder) if request.stops else SavepointAsked(folder)
-        simulation.master.ask(event)
+        self._send(folder, stops=request.stops)
         for fault in request.faults:
             simulation.strikes.add(fault)
+
+    def _send(self, folder: str, *, stops: bool) -> None:
+        simulation = self._simulation
+        simulation.master.ask(DrainAsked(simulation.plan.config.drain_timeout_s, folder) if stops else SavepointAsked(folder))
+
+    def _ask_again(self, asked: Asked) -> None:
+        """Make a request a second time, while the savepoint is open."""
+        request, checkpoints, ending = asked.request, asked.master.checkpoints, asked.master.ending
+        may_end = ending.stage is EndingStage.SERVING and asked.master.recovery.epochs.has_run
+        assert checkpoints is not None
+        # Once nothing moves any more a checkpoint that has begun has all that one behind the request would have.
+        if not request.stops and not ending.is_draining:
+            asked.last = checkpoints.last
+        stops = request.stops or (request.ends_again and may_end)
+        asked.request, asked.is_again = replace(request, stops=stops, again=""), True
+        self._simulation.history.count(f"savepoint asked again while {request.again}")
+        self._send(asked.folder, stops=stops)
 
     def _watch(self, asked: Asked) -> None:
         if asked.answer == "master died":
@@ -185,10 +215,12 @@ class SavepointDesk:
         if found is None or state == asked.state:
             return
         # After a recovery another checkpoint is the final one.
-        is_again = asked.request.stops and state == "waiting"
+        is_again = (asked.request.stops or asked.is_again) and state == "waiting"
         if state not in _FOLLOWS[asked.state] and not is_again:
             self._violated(asked, f"is {state} after it was {asked.state or 'asked for'}")
         asked.state, asked.checkpoint, asked.answer = state, found.checkpoint, ""
+        if state == asked.request.again:
+            self._ask_again(asked)
         if state == "written":
             self._answer(asked, state)
             self._check_written(asked)

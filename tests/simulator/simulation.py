@@ -67,7 +67,7 @@ class Simulation:
         keeps_trace: keep the lines of the trace, not only their hash.
 
     Attributes:
-        now: virtual seconds.
+        now: virtual seconds since the run began, at the virtual second `began_at`.
         history: the observed events, and the violations of oracles.
         quiet_s: virtual seconds that the run may take after its last fault; beyond, it hangs.
         reads_at_once: how many frames of an inbox a process takes before its tasks work.
@@ -99,7 +99,7 @@ class Simulation:
         self._checks = 0
         self._hangs_at = 0.0
         """The run may have hung at this time; looked at again then."""
-        self.now = 0.0
+        self.now = self.began_at = 0.0
         self.quiet_s = QUIET_AFTER_FAULTS_S
         limits = Random(f"limits {seed}")
         self.reads_at_once = limits.choice((1, 4, 32))
@@ -374,7 +374,7 @@ class Simulation:
 
     def wall_ms(self) -> int:
         """The wall clock of all machines, in milliseconds."""
-        return int(self.now * 1000)
+        return int((self.began_at + self.now) * 1000)
 
     def wake(self, process: SimulatedProcess, at: float = 0.0) -> None:
         """Something has happened that is of interest to a process, or will have."""

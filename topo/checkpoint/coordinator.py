@@ -212,13 +212,13 @@ class CheckpointCoordinator:
         self._is_final_wanted = True
 
     def want_savepoint(self, folder: str, *, at_end: bool = False) -> None:
-        """The next checkpoint, or the final one, is to be copied there. Asked again meanwhile, both requests wait for the later one.
+        """The next checkpoint, or the final one, is to be copied there. Of two requests both wait for that of the second.
 
         A savepoint that was requested before, and is not written yet, does not count as that of the end.
         """
         known, attempt, is_of_end = self.savepoints.get(folder), self._attempt, folder in self._at_end
         if attempt is not None and folder in attempt.savepoints and not is_of_end:
-            # It lacks what has come since it began. At the end nothing has.
+            # It lacks all that has come since it began. At the end nothing has.
             attempt.savepoints.remove(folder)
         is_open = known is not None and (known.state == "waiting" or (known.state == "copying" and is_of_end))
         if not is_open or (at_end and not is_of_end):

@@ -325,7 +325,7 @@ def test_a_source_whose_process_was_lost_has_emitted_nothing_only_if_its_success
 ) -> None:
     play = running()
     play.beat(0, errors=1)
-    play.replace(0)  # what it has emitted since its heartbeat is not known
+    play.replace(0)  # how much it has emitted since its heartbeat is not known
     play.all_ready()
     play.beat(0, errors=raises)
     all_end(play)

@@ -1,0 +1,64 @@
+"""Programs of streams under faults: tables in all tasks, joins whose state expires, other numbers of tasks, second requests.
+
+A failing seed replays with `python -m tests.simulator --streams --seed N`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation import planted_streams
+from tests.simulation.planted import Plant, check_caught
+from tests.simulator.stream_scenarios import PROGRAMS, draw_stream_scenario
+
+SEEDS = 36
+CHUNK = 12
+SOMETIMES = (
+    *(f"component: {program.__name__}" for program in PROGRAMS),
+    "recovery",
+    "another master",
+    "row: Trouble",
+    "run with other numbers of tasks",
+    "savepoint asked again while waiting",
+    "savepoint asked again while copying",
+)
+"""The situations that must occur in some seed, or the seeds do not test their purpose."""
+
+_totals: dict[int, Counter[str]] = {}
+
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+def totals_of(chunk: int) -> Counter[str]:
+    """Run the seeds of a chunk, once, and return what occurred in them."""
+    if chunk not in _totals:
+        totals: Counter[str] = Counter()
+        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+            run = draw_stream_scenario(seed).run()
+            assert run.violations == [], f"replay it with: python -m tests.simulator --streams --seed {seed}"
+            totals.update(run.counts())
+        _totals[chunk] = totals
+    return _totals[chunk]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))
+def test_results_tables_and_joins_are_right_whatever_goes_wrong(chunk: int) -> None:
+    assert totals_of(chunk)["restored"] > CHUNK // 2
+
+
+@pytest.mark.timeout(300)
+def test_each_situation_of_interest_occurs_in_some_seed() -> None:
+    never = [name for name in SOMETIMES if not any(totals_of(chunk)[name] for chunk in range(SEEDS // CHUNK))]
+    assert never == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("plant", planted_streams.PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_fault_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    oracles, promising = planted_streams.PLANTS[plant]
+    plant(monkeypatch)
+    check_caught(plant, oracles, promising, range(SEEDS), lambda seed: draw_stream_scenario(seed).run())
