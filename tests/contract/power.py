@@ -64,6 +64,9 @@ class PowerCut:
     def _sync(self, descriptor: int) -> None:
         inode = os.fstat(descriptor).st_ino
         own = Path(f"/proc/self/fd/{descriptor}")
+        if not own.readlink().is_relative_to(self.folder):
+            # A folder above, in which others make and remove files meanwhile.
+            return
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             self._names[inode] = self._names_now(own)
         else:
