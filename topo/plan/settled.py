@@ -14,7 +14,6 @@ from topo.config import DefaultCount, TopologyConfig
 KEEPS_STATE = (WindowBolt, ProcessBolt, StatefulBolt)
 """Bolts whose state the engine can keep."""
 
-
 PENDING_OF_A_TASK = 1250
 """Messages in flight for each task: rows spread over the edges between tasks, and with fewer the frames become small."""
 MOST_PENDING = 40_000
