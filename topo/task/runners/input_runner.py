@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
+from itertools import islice
 from math import inf
 from typing import Any, final
 
@@ -275,9 +275,9 @@ class InputRunner:
         blocked_s, self._blocked_s = counters.blocked_s - self._blocked_s, counters.blocked_s
         # Of batches one call is a turn, however many tuples are at hand.
         if self._options.ready is None:
-            for at_hand in accumulate(frame.count for _, frame in inbound.queue):
-                if (part := self._pace.filled(at_hand, at_hand * self._each_s)) >= 1.0:
-                    break
+            # Many small frames may wait: a look at all of them would take longer than the turn.
+            at_hand = sum(frame.count for _, frame in islice(inbound.queue, 64))
+            part = self._pace.filled(at_hand, at_hand * self._each_s)
         allowance.waited(now - inbound.busy_since, blocked_s, part)
         inbound.busy_since = now
 
