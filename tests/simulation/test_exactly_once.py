@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.simulation import planted_checkpoints, planted_control, planted_decisions, planted_storage
+from tests.simulation.chunks_of_seeds import never_seen, totals_by_chunk
 from tests.simulation.planted import check_caught
-from tests.simulator.checkpoint_scenarios import CheckpointRun
 from tests.simulator.faults import FaultKind, Moment
 from tests.simulator.memory_files import WriteEnding
 from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario
@@ -32,30 +31,10 @@ PLANTS = {
     **{plant: known for plant, known in planted_decisions.CHECKPOINT_PLANTS.items() if known[0]},
 }
 
-_totals: dict[int, Counter[str]] = {}
-"""What occurred in the runs of each chunk of seeds."""
-
-
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-def judged(seed: int) -> CheckpointRun:
-    run = draw_checkpoint_scenario(seed).run()
-    if run.violations:
-        violations = "\n".join(f"  {violation}" for violation in run.violations)
-        replay = f"python -m tests.simulator --exactly-once --seed {seed}"
-        pytest.fail(f"{violations}\nreplay it with: {replay}", pytrace=False)
-    return run
-
-
-def totals_of(chunk: int) -> Counter[str]:
-    """Run the seeds of a chunk, once, and return what occurred in them."""
-    if chunk not in _totals:
-        totals: Counter[str] = Counter()
-        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-            totals.update(judged(seed).counts())
-        _totals[chunk] = totals
-    return _totals[chunk]
+totals_of = totals_by_chunk(draw_checkpoint_scenario, CHUNK, "--exactly-once")
 
 
 @pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))
@@ -129,8 +108,7 @@ SOMETIMES = (
 
 @pytest.mark.timeout(900)
 def test_each_situation_of_interest_occurs_in_some_seed() -> None:
-    never = [name for name in SOMETIMES if not any(totals_of(chunk)[name] for chunk in range(SEEDS // CHUNK))]
-    assert never == []
+    assert never_seen(SOMETIMES, totals_of, SEEDS // CHUNK) == []
 
 
 @pytest.mark.timeout(600)

@@ -5,11 +5,10 @@ A failing seed replays with `python -m tests.simulator --savepoints --seed N`.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from tests.simulation import planted_savepoints
+from tests.simulation.chunks_of_seeds import never_seen, totals_by_chunk
 from tests.simulation.planted import check_caught
 from tests.simulator.faults import Moment
 from tests.simulator.random_checkpoint_scenarios import draw_savepoint_scenario
@@ -27,22 +26,10 @@ SOMETIMES = (
 )
 """The situations that must occur in some seed, or the seeds do not test their purpose."""
 
-_totals: dict[int, Counter[str]] = {}
-
-
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-def totals_of(chunk: int) -> Counter[str]:
-    """Run the seeds of a chunk, once, and return what occurred in them."""
-    if chunk not in _totals:
-        totals: Counter[str] = Counter()
-        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-            run = draw_savepoint_scenario(seed).run()
-            assert run.violations == [], f"replay it with: python -m tests.simulator --savepoints --seed {seed}"
-            totals.update(run.counts())
-        _totals[chunk] = totals
-    return _totals[chunk]
+totals_of = totals_by_chunk(draw_savepoint_scenario, CHUNK, "--savepoints")
 
 
 @pytest.mark.timeout(300)
@@ -53,8 +40,7 @@ def test_each_savepoint_has_one_answer_and_runs_go_on_from_that_of_the_end(chunk
 
 @pytest.mark.timeout(600)
 def test_each_situation_of_interest_occurs_in_some_seed() -> None:
-    never = [name for name in SOMETIMES if not any(totals_of(chunk)[name] for chunk in range(SEEDS // CHUNK))]
-    assert never == []
+    assert never_seen(SOMETIMES, totals_of, SEEDS // CHUNK) == []
 
 
 @pytest.mark.timeout(600)

@@ -5,11 +5,10 @@ A failing seed replays with `python -m tests.simulator --streams --seed N`.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from tests.simulation import planted_streams
+from tests.simulation.chunks_of_seeds import never_seen, totals_by_chunk
 from tests.simulation.planted import Plant, check_caught
 from tests.simulator.stream_scenarios import PROGRAMS, draw_stream_scenario
 
@@ -26,22 +25,10 @@ SOMETIMES = (
 )
 """The situations that must occur in some seed, or the seeds do not test their purpose."""
 
-_totals: dict[int, Counter[str]] = {}
-
-
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-def totals_of(chunk: int) -> Counter[str]:
-    """Run the seeds of a chunk, once, and return what occurred in them."""
-    if chunk not in _totals:
-        totals: Counter[str] = Counter()
-        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-            run = draw_stream_scenario(seed).run()
-            assert run.violations == [], f"replay it with: python -m tests.simulator --streams --seed {seed}"
-            totals.update(run.counts())
-        _totals[chunk] = totals
-    return _totals[chunk]
+totals_of = totals_by_chunk(draw_stream_scenario, CHUNK, "--streams")
 
 
 @pytest.mark.timeout(300)
@@ -52,8 +39,7 @@ def test_results_tables_and_joins_are_right_whatever_goes_wrong(chunk: int) -> N
 
 @pytest.mark.timeout(300)
 def test_each_situation_of_interest_occurs_in_some_seed() -> None:
-    never = [name for name in SOMETIMES if not any(totals_of(chunk)[name] for chunk in range(SEEDS // CHUNK))]
-    assert never == []
+    assert never_seen(SOMETIMES, totals_of, SEEDS // CHUNK) == []
 
 
 @pytest.mark.timeout(300)

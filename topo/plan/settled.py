@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal
 
 from topo.api.bolt import StatefulBolt
 from topo.api.operator_bolts import ProcessBolt, WindowBolt
@@ -27,7 +27,9 @@ def settled(config: TopologyConfig, components: Sequence[ComponentSpec]) -> Topo
     )
 
 
-def _mode(config: TopologyConfig, components: Sequence[ComponentSpec]) -> Any:
+def _mode(
+    config: TopologyConfig, components: Sequence[ComponentSpec]
+) -> Literal["at_least_once", "at_most_once", "exactly_once"]:
     """`exactly_once` where the engine keeps state, else `at_least_once`."""
     if config.delivery != "auto":
         return config.delivery
