@@ -26,6 +26,8 @@ REPLAYED_BIT = 1 << 63
 """Set in the roots of messages that have failed before, and so known of everything that descends from them."""
 TRACED_BIT = 1 << 62
 """Set in the roots of messages that an operator traces, likewise."""
+SUSPECT_BIT = 1 << 61
+"""Set in the roots of messages that were in processing when a process died, likewise."""
 _TOPOLOGY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 

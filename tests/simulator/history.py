@@ -58,7 +58,7 @@ class Tree:
     Attributes:
         open: edges whose tuples have not been acked by user code, with how many have that id.
         edges: how many there ever were.
-        emitted_at, owner: when it was emitted, and by which process; 0 and None until it is pending at a spout.
+        emitted_at, owner, spout: when it was emitted, by which process and task; 0 and None until it is pending at a spout.
         decided: the decision of its acker; "" before it.
         verdict: the verdict at its spout; "" while the message is pending.
         touched: its timeout was reset.
@@ -69,6 +69,7 @@ class Tree:
     emitted_at: float = 0.0
     message: Any = None
     owner: SimulatedProcess | None = None
+    spout: TaskId | None = None
     decided: str = ""
     verdict: str = ""
     touched: bool = False
@@ -102,6 +103,8 @@ class History:
         self.go_at: list[float] = []
         """When each Go has left the master."""
         self.takes_single_roots: frozenset[TaskId] = frozenset()
+        self.suspects: set[tuple[SimulatedProcess | None, TaskId | None, Any]] = set()
+        """Messages, each with the life of its spout and the spout's task, that were in processing when a process died."""
         """Tasks of basic bolts each of whose inputs descends from one message."""
         self.on_positions: Callable[[Mapping[TaskId, SpoutProgress]], None] = lambda _: None
         self.on_dead_letters: Callable[[Iterable[control.DeadLetter]], None] = lambda _: None

@@ -110,14 +110,17 @@ class TreeObserver(FrameObserver):
         if task in self._spouts:
             self._has_suspects[task] = bool(routes.suspects or routes.attempts.get(task))
             self._lost[task] = []
-        else:
-            self._has_suspects[task] = bool(routes.suspects)
+            if task in self.history.replays_in_order:
+                named = [self.history.trees[root] for root in routes.suspects if root in self._pending[task]]
+                self.history.suspects.update((self.process, task, tree.message) for tree in named)
 
     def work_noted(self, task: TaskId, roots: Sequence[int]) -> None:
-        """Check that a bolt processes one tuple at a time while there are suspects."""
-        is_at_risk = task in self.history.takes_single_roots and self._has_suspects.get(task)
-        if is_at_risk and len(roots) > 1:
-            self.history.violated(8, f"task {task} processes {len(roots)} tuples together, and any may be a suspect")
+        """Check that a suspect is processed alone."""
+        if task not in self.history.takes_single_roots or len(roots) < 2:
+            return
+        for tree in filter(None, map(self.history.trees.get, roots)):
+            if (tree.owner, tree.spout, tree.message) in self.history.suspects:
+                self.history.violated(8, f"task {task} processes {tree.message!r}, a suspect, and {len(roots) - 1} tuples more")
 
     # -- trees -----------------------------------------------------------------------------------------------------------
 
@@ -174,7 +177,7 @@ class TreeObserver(FrameObserver):
         history.roots += len(roots)
         for root, message in zip(roots, message_ids, strict=True):
             tree = history.trees.get(root) or history.plant(root)
-            tree.message, tree.emitted_at, tree.owner = message, now, self.process
+            tree.message, tree.emitted_at, tree.owner, tree.spout = message, now, self.process, task
             self._pending[task][root] = stood_still_s
             self._check_replay(task, message)
 

@@ -9,7 +9,7 @@
 | 4 | commit prefix: everything up to a stored position is done |
 | 5 | bounded: queues, outboxes, pending messages, trees in ackers |
 | 6 | order: the frames of an edge are processed in order without a gap, in their epoch, and a gap is counted |
-| 8 | a suspect is alone: where Routes name suspects, a bolt processes one tuple at a time |
+| 8 | a suspect is alone: a message that Routes have named is never in one call with others |
 | 9 | single owner: no life of a worker works under the name of another |
 | 10 | liveness: when the faults are over, so is the topology, soon |
 | 11 | no silence: every fault leaves a row or a counter, and no row is without a cause |

@@ -107,6 +107,8 @@ class Solo:
         self.numbers: Counter[int] = Counter()
         self.out: list[TaskCommand] = []
         self.next_root = 1_000
+        self.mark = 0
+        """Set in the roots of rows that are fed."""
         if is_open:
             self.adopt(1, committed=committed, attempts=attempts)
             self.open_inputs()
@@ -196,7 +198,7 @@ class Solo:
         """Unused roots and edges."""
         self.next_root += count
         roots = list(range(self.next_root - count, self.next_root))
-        return RowIds(list(roots), [root << 20 for root in roots])
+        return RowIds([root | self.mark for root in roots], [root << 20 for root in roots])
 
     def feed(
         self,

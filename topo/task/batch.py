@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from topo.api.tuples import Origin
 from topo.errors import FrameError, UnsupportedValueError
-from topo.hot import Row, pack_words, stays, unpack_words
+from topo.hot import Row, has_suspect, pack_words, stays, unpack_words
 from topo.ids import ID_BYTES, TaskId
 from topo.plan.physical import PhysicalPlan
 from topo.wire.codec import Codec
@@ -88,6 +88,11 @@ class Batch:
     def is_replay(self) -> bool:
         """Whether a tuple descends from a message that has failed before."""
         return not bytes(self._packed_roots[ID_BYTES - 1 :: ID_BYTES]).isascii()
+
+    @property
+    def has_suspect(self) -> bool:
+        """Whether a tuple descends from a message that was in processing when a process died."""
+        return has_suspect(self._packed_roots)
 
     def keep(self, kept: list[int]) -> None:
         """Leave only the tuples at these indices. For a batch of which none has been taken."""

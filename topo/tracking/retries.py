@@ -161,6 +161,10 @@ class RetryBook(Generic[K, M]):
         """Return the places of those messages that have failed. A reset is no failure."""
         return [place for place, message_id in enumerate(message_ids) if message_id in self._failures]
 
+    def once_suspected(self, message_ids: Sequence[K]) -> list[int]:
+        """Return the places of those messages that are suspects, or were."""
+        return [place for place, message_id in enumerate(message_ids) if message_id in self.kills] if self.kills else []
+
     def lost(self, message_ids: Iterable[K]) -> None:
         """Take back messages that were in flight at an epoch reset, in order of emission. Not an attempt.
 

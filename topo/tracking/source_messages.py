@@ -300,6 +300,10 @@ class SourceMessages:
         """Return the places of those messages, of `due`, that have had a verdict against them."""
         return self._book.previously_failed(messages)
 
+    def once_suspected(self, messages: Sequence[Any]) -> list[int]:
+        """Return the places of those messages, of `due`, that were in processing when a process died."""
+        return self._book.once_suspected(messages)
+
     def reset(self, suspects: Sequence[int], alone: bool, now: float) -> None:
         """A new epoch begins: pending messages are lost.
 

@@ -27,6 +27,7 @@ from tests.contract.golden.components import (
 )
 from tests.contract.golden.rig import Rig
 from topo import Topology
+from topo.ids import SUSPECT_BIT
 
 
 class Script(NamedTuple):
@@ -182,7 +183,9 @@ def play_suspects(rig: Rig) -> None:
     else:
         rig.rows(2, 4, 6, stamps=[0, 10, 20])
         rig.open(2, suspects=["r2"], alone=True)
+        rig.solo.mark = SUSPECT_BIT
         rig.rows(2, 4, 6, 8, stamps=[0, 10, 20, 30])
+        rig.solo.mark = 0
         rig.open(3)
         rig.rows(2, 4, 6, 8, stamps=[0, 10, 20, 30])
     rig.confirm_all()

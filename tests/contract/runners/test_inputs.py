@@ -15,7 +15,7 @@ from tests.tasks.environment import CODEC
 from tests.tasks.solo import Solo
 from topo.builder import TopologyBuilder
 from topo.hot import Trees, pack_words, unpack_words
-from topo.ids import TaskId
+from topo.ids import SUSPECT_BIT, TaskId
 from topo.wire.control import BeginCheckpoint, ComponentError, DeadLetter, DeadLettersStored, SnapshotTaken, TuplesFailed
 from topo.wire.frames import FrameKind
 
@@ -231,10 +231,9 @@ def test_the_roots_of_the_inputs_of_a_call_are_noted_while_it_runs(kind: str, gu
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "async"])
-def test_inputs_are_run_one_by_one_after_a_process_has_died_with_some(kind: str) -> None:
+def test_inputs_that_may_have_ended_a_process_are_run_one_by_one(kind: str) -> None:
     task = Neighbours(kind, TRACKED)
-    task.begin_epoch(2, suspects=[17])
-    task.solo.hand.noted.clear()
+    task.solo.mark = SUSPECT_BIT
     ids = task.feed("x", "y", "z")
     task.finish()
     assert [noted for noted in task.solo.hand.noted if noted] and all(len(noted) <= 1 for noted in task.solo.hand.noted)

@@ -11,7 +11,7 @@ import pytest
 from tests.tasks.bolts import KINDS, done, emit, relay
 from tests.tasks.components import Plain, Scripted, Sink, chain
 from tests.tasks.solo import RowIds, Solo
-from topo.ids import TaskId
+from topo.ids import SUSPECT_BIT, TaskId
 from topo.nesting import MAX_DEPTH
 from topo.task.commands import TellMaster
 from topo.tracking.failure_causes import MAX_TEXT, FailureCauses
@@ -309,10 +309,13 @@ def test_a_turn_looks_at_few_of_the_frames_that_wait() -> None:
     assert 0 < len(looked_at) - len(task.task.inbound.queue) < 100
 
 
-def test_frames_that_could_be_to_blame_for_a_loss_are_not_taken_together() -> None:
+def test_frames_with_a_suspect_run_one_by_one_and_others_as_ever() -> None:
     task = Solo(chain(Scripted(), Plain(), Sink()), "b")
     task.begin_epoch(2, suspects=[1])
-    task.feed("a")
-    task.feed("b")
-    task.turn()
-    assert task.task.counters.executed == 1
+    task.feed("a", "b")
+    task.mark = SUSPECT_BIT
+    task.feed("c", "d")
+    task.mark = 0
+    task.feed("e", "f")
+    task.run()
+    assert [len(roots) for roots in task.hand.noted if roots] == [2, 1, 1, 2]

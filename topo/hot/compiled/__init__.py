@@ -2,7 +2,7 @@
 
 from topo.hot.compiled.acks import Acks
 from topo.hot.compiled.emit import Emit, EmitFour, EmitMessage, EmitMessageOne, EmitOne, EmitThree, EmitTwo
-from topo.hot.compiled.ids import Ids, traced_places
+from topo.hot.compiled.ids import Ids, has_suspect, traced_places
 from topo.hot.compiled.inputs import run_inputs
 from topo.hot.compiled.rows import pack_rows, unpack_rows
 from topo.hot.compiled.share import share, share_ids
@@ -24,6 +24,7 @@ __all__ = [
     "Trees",
     "accumulate",
     "distinct_words",
+    "has_suspect",
     "hold_run",
     "pack_rows",
     "pack_timestamps",

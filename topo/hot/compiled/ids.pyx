@@ -13,13 +13,14 @@ from libc.stdlib cimport free, malloc
 
 from topo.hot.compiled.columns cimport read_column, read_words, word_at
 
-from topo.ids import TRACED_BIT
+from topo.ids import SUSPECT_BIT, TRACED_BIT
 
 cdef enum:
     SIZE = 624
     MIDDLE = 397
 
 cdef uint64_t _TRACED = TRACED_BIT
+cdef uint64_t _SUSPECT = SUSPECT_BIT
 
 
 cdef bint _has_zero(const char *column, Py_ssize_t length) noexcept nogil:
@@ -56,6 +57,15 @@ def traced_places(roots):
                 if word_at(view.buf, at) & _TRACED:
                     places.append(at)
         return places
+    finally:
+        PyBuffer_Release(&view)
+
+
+def has_suspect(roots):
+    cdef Py_buffer view
+    cdef Py_ssize_t count = read_column(roots, &view)
+    try:
+        return (_united(view.buf, count) & _SUSPECT) != 0
     finally:
         PyBuffer_Release(&view)
 
@@ -129,7 +139,7 @@ cdef class Ids:
             column = bytearray(self.column(count))
             words = PyByteArray_AS_STRING(column)
             for at in range(7, len(column), 8):
-                words[at] &= 0x3F
+                words[at] &= 0x1F
             if not _has_zero(words, len(column)):
                 return array("Q", bytes(column)).tolist()
 

@@ -2,7 +2,7 @@
 
 from topo.hot.plain.acks import Acks
 from topo.hot.plain.emit import Emit, EmitFour, EmitMessage, EmitMessageOne, EmitOne, EmitThree, EmitTwo
-from topo.hot.plain.ids import Ids, traced_places
+from topo.hot.plain.ids import Ids, has_suspect, traced_places
 from topo.hot.plain.inputs import Ran, run_inputs, run_loop
 from topo.hot.plain.pending import Pending
 from topo.hot.plain.rotating_map import RotatingMap, Rotation
@@ -50,6 +50,7 @@ __all__ = [
     "Verdicts",
     "accumulate",
     "distinct_words",
+    "has_suspect",
     "hold_run",
     "pack_counts",
     "pack_rows",

@@ -11,10 +11,11 @@ from random import Random
 from topo.hot.plain.words import Column, xor_words
 from topo.ids import ID_BYTES
 
-_UNMARKED = bytes(byte & 0x3F for byte in range(256))
+_UNMARKED = bytes(byte & 0x1F for byte in range(256))
 _ZERO = bytes(ID_BYTES)
 _TRACED = bytes(byte >> 6 & 1 for byte in range(256))
 """By the highest byte of a root, 1 where it has `TRACED_BIT`."""
+_SUSPECT = bytes(byte >> 5 & 1 for byte in range(256))
 
 
 def traced_places(roots: Column) -> list[int]:
@@ -22,6 +23,11 @@ def traced_places(roots: Column) -> list[int]:
     # A view is copied first: to take every eighth byte of one costs more than both.
     marks = bytes(roots)[ID_BYTES - 1 :: ID_BYTES].translate(_TRACED)
     return [place for place, mark in enumerate(marks) if mark] if 1 in marks else []
+
+
+def has_suspect(roots: Column) -> bool:
+    """Whether one of the roots has `SUSPECT_BIT`."""
+    return 1 in bytes(roots)[ID_BYTES - 1 :: ID_BYTES].translate(_SUSPECT)
 
 
 class Ids:
@@ -47,7 +53,7 @@ class Ids:
         return array("Q", self.column(count)).tolist()
 
     def unmarked_roots(self, count: int) -> list[int]:
-        """Return `count` independent non-zero ids without `REPLAYED_BIT` and `TRACED_BIT`."""
+        """Return `count` independent non-zero ids without any of the three marks of `topo.ids`."""
         while True:
             column = bytearray(self.column(count))
             highest = slice(ID_BYTES - 1, None, ID_BYTES)

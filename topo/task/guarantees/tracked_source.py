@@ -15,7 +15,7 @@ from topo.api.spout import Spout
 from topo.emission.emission import Emission
 from topo.emission.emitter import StreamRows
 from topo.hot import Column, pack_words
-from topo.ids import ID_BYTES, REPLAYED_BIT
+from topo.ids import ID_BYTES, REPLAYED_BIT, SUSPECT_BIT
 from topo.task.events import RoutesChanged
 from topo.task.guarantees.source import SourceGuarantee, SourceStart
 from topo.task.parts import TaskParts
@@ -174,6 +174,8 @@ class TrackedSource(SourceGuarantee):
         if not first_time:
             for place in self.source_messages.previously_failed(messages):
                 roots[place] |= REPLAYED_BIT
+            for place in self.source_messages.once_suspected(messages):
+                roots[place] |= SUSPECT_BIT
         return roots
 
     def _lose_row(self, values: Any, roots: Sequence[int], error: Exception) -> None:

@@ -33,11 +33,6 @@ from topo.task.slice_size import SLICE_BATCHES, AdaptiveSliceSize
 from topo.wire.control import BeginCheckpoint
 from topo.wire.frames import MIN_WATERMARK, Frame, FrameKind, SenderStatus
 
-SINGLE_STEP_TUPLES = 20_000
-"""How many tuples a bolt runs one by one after a process has died with tuples in flight. Each spout tries its suspects one by
-one, but those of several spouts meet in one batch, and so do suspects and rows of spouts without any: a tuple that kills would
-never be alone in flight. A batch that begins within the budget runs one by one to its end."""
-
 INPUT_FRAMES = frozenset(
     (
         FrameKind.OPEN,
@@ -98,8 +93,6 @@ class InputRunner:
         if self._config.queue_time_s is not None:
             self._inbound.allowance = make_allowance(self._config, self._inbound.sender_count, guarantee.queue_limit_s)
         self._batch: Batch | None = None
-        self._single_step_budget = 0
-        """How many tuples more are run one by one; below zero when the last batch had more."""
         self._origins = Origins(state.plan)
         self._taps = parts.taps
         self._end_waits = False
@@ -131,7 +124,6 @@ class InputRunner:
         self._batch = None
         self._end.reached_at = None
         self._end_waits = False
-        self._single_step_budget = SINGLE_STEP_TUPLES if event.routes.suspects else 0
         if is_first:
             if self._config.tick_interval_s and self._options.tick is not None:
                 self._tick_at = now + self._config.tick_interval_s
@@ -283,7 +275,7 @@ class InputRunner:
 
     def _joins_slice(self) -> bool:
         """Whether the next frame is of rows that the slice has room for."""
-        if not self._inbound.queue or self._single_step_budget > 0 or self._slice_s >= self._config.flush_interval_s:
+        if not self._inbound.queue or self._slice_s >= self._config.flush_interval_s:
             return False
         frame = self._inbound.queue[0][1]
         return frame.kind is FrameKind.DATA and self._slice_count + frame.count <= self._pace.size
@@ -330,7 +322,6 @@ class InputRunner:
         last = batch.done = min(batch.count, first + (1 if is_single else self._pace.size))
         if (observer := self._state.observer) is not None:
             last = batch.done = observer.slice_begins(self._id, batch, first, last)
-        self._single_step_budget -= last - first
         marker, clock = self._env.marker, self._env.clock
         marker.hold(self._id, batch.packed_roots(first, last))
         began = clock()
@@ -378,7 +369,8 @@ class InputRunner:
                 undecoded += unfit
         for one in undecoded:
             self._guarantee.undecoded(one, now)
-        batch.runs_singly = self._single_step_budget > 0
+        # A spout tries its suspects one at a time. Those of several spouts, and rows of messages that are none, share a batch.
+        batch.runs_singly = batch.has_suspect
         if self._taps.taken is not None and batch.count:
             origin = batch.origin
             self._taps.taken(f"{origin.component}:{origin.stream}", origin.fields, batch.rows)
