@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import suppress
 
 import psutil
@@ -140,6 +141,26 @@ class Odd(Bolt):
         if tup["value"] != 13:
             self.collector.ack(tup)
 """
+
+
+FORKING = """
+class Odd(BasicBolt):
+    outputs = ("value",)
+
+    def execute(self, tup, collector):
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        process.start()
+        process.terminate()
+        process.join(10)
+        collector.emit([process.exitcode])
+"""
+
+
+def test_a_process_that_user_code_forks_ends_by_a_signal(scene: Scene) -> None:
+    """`multiprocessing.Pool` ends its processes so, and waits for them."""
+    spout = 'builder.set_spout("numbers", IterableSpout([1]))'
+    scene.run(scene.file("import multiprocessing\n" + FORKING + flow(spout, ODD, SINK_OF_ODD)))
+    assert scene.lines() == [-signal.SIGTERM]
 
 
 def test_an_input_that_is_never_acked_fails_by_timeout_and_the_bolt_is_named(scene: Scene) -> None:

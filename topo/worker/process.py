@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import platform
-import signal
 import sys
 import time
 import traceback
@@ -45,6 +44,7 @@ from topo.wire.frames import ROW_OVERHEAD
 from topo.worker.connections import Connections, bind_inbox
 from topo.worker.core import EXIT_DONE, InFlightTracker, Worker, WorkerExit, busy_component
 from topo.worker.crash_marker import CrashMarkerFile
+from topo.worker.end_signals import handle_end_signals
 from topo.worker.helper_thread import HelperThread
 from topo.worker.instances import NOTHING_GIVEN, TaskInstances
 from topo.worker.load import WorkerLoad
@@ -176,8 +176,7 @@ def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> Worke
         observing=observing,
         load=load,
     )
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: loop.stop(WorkerExit(EXIT_DONE, "asked to end")))
+    handle_end_signals(lambda: loop.stop(WorkerExit(EXIT_DONE, "asked to end")))
     digest = plan.digest(code_hash)
     loop.session.send(
         control.Register(
