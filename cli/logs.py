@@ -46,6 +46,8 @@ def command(
     from topo.operate.log_files import LogFiles, is_at_least, moment
     from topo.operate.topology_index import find_topology
     from topo_cli.known_components import check_component
+    from topo_cli.output import talk
+    from topo_cli.raw_output import raw_output_note
 
     folder = find_topology(name, home)
     if component is not None:
@@ -69,6 +71,8 @@ def command(
             _show_new(files, is_wanted, show)
         if follow:
             _show_new(files, is_wanted, show)
+    if not as_json and (note := raw_output_note(folder.logs)):
+        talk(note)
 
 
 def _show_new(files: Any, is_wanted: Callable[[dict[str, Any]], bool], show: Callable[[dict[str, Any]], None]) -> None:

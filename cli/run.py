@@ -62,6 +62,7 @@ def command(early: EarlySpares | None, request: RunRequest, ui: bool, quiet: boo
     from topo.launch.cluster import AlreadyDone, run_foreground
     from topo.master.outcome import OutcomeKind
     from topo_cli.output import print_json, talk
+    from topo_cli.raw_output import raw_output_note
     from topo_cli.screen import make_screen
     from topo_cli.wait_for_start import talk_of_done, talk_of_spark
 
@@ -84,6 +85,8 @@ def command(early: EarlySpares | None, request: RunRequest, ui: bool, quiet: boo
                 print_json(done.folder.last_summary())
             raise SystemExit(Exit.DONE) from None
         show.close()
+    if show.logs is not None and not quiet and (note := raw_output_note(show.logs)):
+        say(note)
     was_interrupted = outcome.kind in (OutcomeKind.DRAINED, OutcomeKind.CUT_SHORT, OutcomeKind.KILLED)
     code = Exit.INTERRUPTED if was_interrupted else Exit(outcome.exit_code)
     if show.lost is not None:
@@ -135,6 +138,7 @@ class Show:
         log: takes rows of logs and errors in place of the screen.
 
     Attributes:
+        logs: the run's folder of logs, once it has begun.
         lost: why the output takes no more. Nothing is shown then, and the topology drains, as when the terminal is closed.
     """
 
@@ -143,6 +147,7 @@ class Show:
         self.last: StatusReport = {}
         self._screen = screen
         self._prints_to_stdout = prints_to_stdout
+        self.logs: Path | None = None
         self._logs: LogFiles | None = None
         self._seen: set[object] = set()
         self.lost: OSError | None = None
@@ -165,6 +170,7 @@ class Show:
         from topo_cli.wait_for_start import lines_of_start
 
         lines = lines_of_start(folder, start.text)
+        self.logs = folder.logs
         self._logs = LogFiles(folder.logs)
         with self._output():
             if self._log is None:

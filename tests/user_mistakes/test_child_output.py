@@ -37,3 +37,15 @@ def test_output_of_a_subprocess_is_shown_with_the_workers_own(tmp_path: Path) ->
 
     assert done.code == 0, done.err
     assert done.out.splitlines()[:2] == ["bytes", "child one"]
+
+
+def test_output_of_a_subprocess_without_streams_is_named(tmp_path: Path) -> None:
+    """`subprocess.run(["echo", ...])`, whose output goes to the process's own streams: no log has it."""
+    (tmp_path / "flow.py").write_text(FLOW.replace(", stdout=sys.stdout, stderr=sys.stderr", ""))
+
+    done = piped("run", tmp_path / "flow.py")
+    logs = piped("logs", "child-output")
+
+    (note,) = [line for line in done.err.splitlines() if line.startswith("output of child processes, C code or crashes: ")]
+    assert note in logs.err
+    assert Path(note.rpartition(": ")[2]).read_text() == "child one\n"

@@ -197,7 +197,9 @@ class _JsonLines(logging.Formatter):
 
 def _message(record: logging.LogRecord) -> str:
     try:
-        return record.getMessage()
+        message = record.getMessage()
+        # Ends with a line of code and its newline.
+        return message.rstrip() if record.name == "py.warnings" else message
     except Exception as error:
         return f"{record.msg} ({record.pathname}, line {record.lineno}: {type(error).__name__}: {error})"
 

@@ -140,6 +140,7 @@ def test_exceptions_and_warnings_are_logged(start: Start, rows: Rows) -> None:
     failed, warned = rows()
     assert "KeyError: 'lost'" in failed["exception"]
     assert "old" in warned["message"] and warned["level"] == "WARNING"
+    assert warned["message"].endswith("stacklevel=1)"), "the line of code, without its newline"
 
 
 ODD = """
