@@ -85,3 +85,35 @@ def test_missing_py_file_is_refused_before_anything_starts(
     result = call(capsys, "submit", project / "main.py", "--py-files", project / "data.csv")
     assert "give files that end in .py, .zip, .egg, .whl" in result.err
     assert call(capsys, "list").out == ""
+
+
+DATA = """
+from pathlib import Path
+from topo import BasicBolt, IterableSpout, TopologyBuilder
+
+STOP = Path(__file__).with_name("stop.txt")
+
+
+class Keep(BasicBolt):
+    def execute(self, tup, collector):
+        STOP.read_text()
+
+
+builder = TopologyBuilder("data")
+builder.config(attempts=1)
+builder.set_spout("words", IterableSpout(["a"]))
+builder.set_bolt("keep", Keep()).shuffle_grouping("words")
+topology = builder.build()
+"""
+
+
+def test_a_data_file_beside_a_single_file_is_not_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`Path(__file__).with_name("stop.txt")` of a topology of one file, read by a bolt, and while the file is imported."""
+    (tmp_path / "stop.txt").write_text("the")
+    (tmp_path / "flow.py").write_text(DATA)
+    (tmp_path / "early.py").write_text(DATA.replace('"stop.txt")', '"stop.txt").read_text()'))
+
+    for file in ("flow.py", "early.py"):
+        shown = call(capsys, "run", tmp_path / file).err
+        assert f"No such file or directory: '{tmp_path}/stop.txt'" in shown
+        assert "; it exists, but code runs as a copy, and data files beside a single-file topology are not copied" in shown

@@ -26,7 +26,7 @@ from topo.master.positions import SpoutProgress
 from topo.master_process.job import Job
 from topo.storage.master_record import write_record
 from topo.storage.state_folder import append_lines, rotate, write_atomically
-from topo.user_code.copy import as_user_knows_it, origin_of_copy
+from topo.user_code.copy import as_user_knows_it, not_copied, origin_of_copy
 from topo.wire import control
 from topo.wire.codec import Codec
 
@@ -124,10 +124,13 @@ class Recorder:
 
     def record(self, error: RecordError) -> None:
         """Write a row of `topo errors`; a row that cannot be written is kept for `save_again`."""
+        message = self._of_the_original(error.message)
+        if error.kind == FileNotFoundError.__name__ and message != error.message:
+            message += not_copied(message)
         error = replace(
             error,
             file=self._of_the_original(error.file),
-            message=self._of_the_original(error.message),
+            message=message,
             traceback=self._of_the_original(error.traceback),
         )
         row = {

@@ -350,3 +350,18 @@ def as_user_knows_it(text: str, copy: str, origin: str) -> str:
     """
     end = re.escape(os.sep + os.path.join(*Path(copy).parts[-3:]))
     return re.sub(rf"[^\s\"'(]*{end}\b", lambda _: origin, text.replace(copy, origin))
+
+
+def not_copied(error: str) -> str:
+    """Return why a file was not found that exists; "" for all other errors.
+
+    Args:
+        error: the text of a FileNotFoundError, as `as_user_knows_it` returns it.
+    """
+    named = re.search(r"'([^']+)'$", error)
+    if named is None or not os.path.exists(named[1]):
+        return ""
+    return (
+        "; it exists, but code runs as a copy, and data files beside a single-file topology are not copied: "
+        "give the absolute path, as a parameter for instance, or put code and data in a package"
+    )

@@ -24,7 +24,7 @@ from topo.builder import TopologyBuilder
 from topo.digests import sha256
 from topo.errors import ConfigError, NotFoundError, TopoError, UserError
 from topo.storage.state_folder import near_misses
-from topo.user_code.copy import PICKLE, TopologyReference, find_file, parse_reference
+from topo.user_code.copy import PICKLE, TopologyReference, find_file, not_copied, parse_reference
 from topo.user_code.files import ORIGIN, code_of, hash_of_code, is_installed, module_name, package_of, root_of, top_level_names
 from topo.wire.serializers import SerializerRegistry
 
@@ -362,12 +362,16 @@ class _blaming_user:
         trace = "".join(traceback.format_list(frames) + traceback.format_exception_only(error))
         origin = _origin_of(self._root)
         file = copied.replace(str(self._root), origin)
-        what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}".replace(
+            str(self._root), origin
+        )
         message = f"{self._doing} {self._file.name} failed: {what} ({file}, line {line}){self._hint(error, origin)}"
         raise CodeError(message, file, line, trace.replace(str(self._root), origin)) from error
 
     def _hint(self, error: BaseException, origin: str) -> str:
-        """Say how a module is shipped that lies beside the original code and was imported by a name that no source shows."""
+        """Say how a module is shipped that lies beside the original code, or why a file there is not found."""
+        if isinstance(error, FileNotFoundError) and str(self._root) != origin:
+            return not_copied(str(error).replace(str(self._root), origin)) if str(self._root) in str(error) else ""
         if not isinstance(error, ModuleNotFoundError) or not error.name or str(self._root) == origin:
             return ""
         module = Path(origin, *error.name.split("."))
