@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from topo_cli.options import ShownByDefault, deadline_option, examples, home_option, json_option, name_argument, reading_options
+
+if TYPE_CHECKING:
+    from topo.storage.state_folder import TopologyFolder
 
 
 @click.group(cls=ShownByDefault, epilog=examples("topo dead-letters enrichment", "topo dead-letters replay enrichment --all"))
@@ -79,10 +83,11 @@ def replay(
     home: Path,
     as_json: bool,
 ) -> None:
-    """Emit dead letters of the running topology NAME again, each as a new message of its spout, on its stream.
+    """Emit dead letters of topology NAME again, each as a new message of its spout, on its stream.
 
-    A dead letter that is under way or done is not emitted again, however often you ask; after another failure it may be.
-    Options that choose dead letters are combined. Not with delivery=exactly_once.
+    Where the topology does not run, its next `topo resume` emits them before it ends. A dead letter that is under way or
+    done is not emitted again, however often you ask; after another failure it may be. Options that choose dead letters are
+    combined. Not with delivery=exactly_once.
     """
     from topo.master_process.client import Client
     from topo_cli.exits import Exit
@@ -93,7 +98,9 @@ def replay(
         raise click.UsageError("choose dead letters: --ids, --where, --component, --cause or --all")
     client = Client(name, home)
     numbers = chosen(client.folder, ids, where, component, cause)
-    answer = replayed(client.request, numbers, deadline, dry_run=dry_run)
+    is_running = client.folder.is_running()
+    ask = client.request if is_running else partial(_ask_for_resume, client.folder)
+    answer = replayed(ask, numbers, deadline, dry_run=dry_run)
     count = len(answer["asked"])
     if as_json:
         print_json({"topology": name, "dry_run": dry_run, **answer})
@@ -102,11 +109,21 @@ def replay(
             click.echo(f"{number}: cannot be emitted again: {why}")
         for number, state in answer["known"].items():
             click.echo(f"{number}: {state} already")
-        click.echo(f"{count} of {len(numbers)} dead letters {'would be' if dry_run else 'are'} emitted again")
+        when = "" if is_running else " by the next `topo resume`"
+        click.echo(f"{count} of {len(numbers)} dead letters {'would be' if dry_run else 'are'} emitted again{when}")
         if count and not dry_run:
-            talk(f"next: topo dead-letters {name}")
+            talk(f"next: topo dead-letters {name}" if is_running else f"next: topo resume {name}")
     if answer["refused"] and not count and not answer["known"]:
         raise SystemExit(Exit.FAILED)
+
+
+def _ask_for_resume(
+    folder: TopologyFolder, _verb: str, _deadline_s: float, *, numbers: list[int], dry_run: bool
+) -> dict[str, Any]:
+    """Answer as the master of a running topology does."""
+    from topo.master_process.replay_desk import ask_for_resume
+
+    return ask_for_resume(folder, numbers, dry_run=dry_run)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

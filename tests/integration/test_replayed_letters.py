@@ -112,3 +112,19 @@ def test_with_exactly_once_replays_are_refused_with_the_reason(scene: Scene) -> 
     running.wait_until(lambda status: status["status"] == "RUNNING")
     with pytest.raises(UserError, match=r"delivery=exactly_once, and its dead letters are not replayed: .* feed the values in"):
         replay(running, [1])
+
+
+def test_dead_letters_of_a_topology_that_has_ended_are_emitted_by_its_resume(scene: Scene) -> None:
+    """Its input ends again at once: it ends when the dead letters have a result."""
+    running = broken(scene, 1)
+    scene.touch("stop")
+    eventually(lambda: not running.folder.is_running())
+    scene.touch("mended")
+    assert 7 not in scene.lines()
+
+    asked = piped("dead-letters", "replay", running.name, "--ids", "1", "--home", running.folder.path.parents[1])
+    assert asked.out == "1 of 1 dead letters are emitted again by the next `topo resume`\n", asked.err
+    assert states(running)[0] == "under way" and running.dead_letters()[0]["values"] == [7]
+    scene.resume("flow").wait()
+    assert states(running)[0] == "done"
+    assert scene.lines().count(7) == 1

@@ -10,35 +10,49 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from topo.dead_letters.records import letter_to_replay
 from topo.dead_letters.replays import FAILED, UNDER_WAY, latest_replays, times_asked
-from topo.errors import UserError
+from topo.errors import TopoInternalError, UserError
 from topo.master.events import MasterEvent, ReplayAsked
-from topo.master_process.job import Job
-from topo.master_process.recorder import Recorder, replay_rows
+from topo.master_process.recorder import replay_rows
 from topo.plan.physical import PhysicalPlan
-from topo.storage.state_folder import json_lines
+from topo.storage.state_folder import TopologyFolder, append_lines, json_lines
+from topo.storage.submitted import SubmittedTopology
 from topo.wire.control import LetterToReplay
 
 SLICE = 500
 """Rows of a file that are read before the loop turns again."""
 
 
+class ReplayFile(Protocol):
+    """The file of replays."""
+
+    def append_replays(self, rows: Iterable[bytes]) -> None:
+        """Append rows of `replay_rows`, durably. Raises TopoEnvironmentError when they cannot be written."""
+
+    def store_replays(self, results: Mapping[int, str | None]) -> None:
+        """Append results of dead letters that were emitted again: why it has failed, None where it is done."""
+
+
 class ReplayDesk:
     """Replays of one topology's dead letters.
 
     Args:
+        folder: of the topology.
+        file: in it.
         handle: gives an event to the master.
     """
 
-    def __init__(self, job: Job, recorder: Recorder, handle: Callable[[MasterEvent], None]) -> None:
-        self._folder = job.folder
-        self._plan: PhysicalPlan = job.plan
-        self._recorder = recorder
+    def __init__(
+        self, folder: TopologyFolder, plan: PhysicalPlan, file: ReplayFile, handle: Callable[[MasterEvent], None]
+    ) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._file = file
         self._handle = handle
 
     def resume(self) -> Generator[None, None, None]:
@@ -49,7 +63,7 @@ class ReplayDesk:
             dead_letters, refused = yield from self._judge(waiting, times)
             if refused:
                 # Under way for ever, they could not be asked for again.
-                self._recorder.store_replays(refused)
+                self._file.store_replays(refused)
             self._give(dead_letters)
 
     def answer(self, numbers: Iterable[int], dry_run: bool = False) -> Generator[None, None, dict[str, Any]]:
@@ -80,7 +94,7 @@ class ReplayDesk:
             for begin in range(0, len(asked), SLICE):
                 rows += replay_rows((number, UNDER_WAY, "") for number in asked[begin : begin + SLICE])
                 yield
-            self._recorder.append_replays(rows)
+            self._file.append_replays(rows)
             self._give(dead_letters)
         return {"asked": asked, "known": _by_text(known), "refused": _by_text(refused)}
 
@@ -118,6 +132,38 @@ class ReplayDesk:
                     dead_letters.setdefault(row["component"], []).append(replace(dead_letter, asked=times[number]))
             yield
         return dead_letters, refused
+
+
+def ask_for_resume(folder: TopologyFolder, numbers: Iterable[int], *, dry_run: bool = False) -> dict[str, Any]:
+    """Have the next `topo resume` of a topology that does not run emit dead letters again; return as `ReplayDesk.answer`.
+
+    Raises:
+        TopologyIsRunning: its master has to be asked.
+        UserError: the topology takes checkpoints.
+        TopoEnvironmentError: the request cannot be written.
+    """
+    plan = SubmittedTopology.read(folder).plan
+    with folder.lock():
+        work = ReplayDesk(folder, plan, _ReplayFile(folder), lambda _event: None).answer(numbers, dry_run)
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                answer: dict[str, Any] = end.value
+                return answer
+
+
+class _ReplayFile:
+    """The file of a topology that does not run."""
+
+    def __init__(self, folder: TopologyFolder) -> None:
+        self._folder = folder
+
+    def append_replays(self, rows: Iterable[bytes]) -> None:
+        append_lines(self._folder.replays, rows)
+
+    def store_replays(self, results: Mapping[int, str | None]) -> None:
+        raise TopoInternalError("a topology that does not run has no results")
 
 
 def _slices(path: Path) -> Iterator[list[dict[str, Any]]]:

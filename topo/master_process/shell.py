@@ -140,7 +140,7 @@ class MasterShell:
         }
         self._history = HistoryKeeper(job.folder.history, lambda: of_overview(window="1s", buckets=True))
         self._questions["history"] = self._history.answer
-        self._replays = ReplayDesk(job, self._recorder, self.loop.handle)
+        self._replays = ReplayDesk(job.folder, job.plan, self._recorder, self.loop.handle)
         self._slow: deque[tuple[bytes, Generator[None, None, Any]]] = deque()
         """Answers that are made in slices, and to whom; the first is under way."""
         self._questions |= observation_verbs(self.loop, clock)

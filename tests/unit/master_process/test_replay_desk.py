@@ -15,8 +15,8 @@ from topo.errors import TopoEnvironmentError
 from topo.master.events import MasterEvent, ReplayAsked
 from topo.master_process.job import Job
 from topo.master_process.recorder import Recorder, replay_rows
-from topo.master_process.replay_desk import ReplayDesk
-from topo.storage.state_folder import StateFolder, append_lines, json_lines
+from topo.master_process.replay_desk import ReplayDesk, ask_for_resume
+from topo.storage.state_folder import StateFolder, TopologyIsRunning, append_lines, json_lines
 from topo.wire.codec import Codec
 from topo.wire.control import DeadLetter
 
@@ -42,7 +42,7 @@ def test_dead_letters_that_the_new_program_cannot_emit_have_failed(tmp_path: Pat
     append_lines(folder.dead_letters, [letter_row(found, component, Codec(), 5) for component in ("numbers", "gone")])
     recorder.append_replays(replay_rows([(1, UNDER_WAY, ""), (2, UNDER_WAY, ""), (3, UNDER_WAY, "")]))
 
-    desk = ReplayDesk(job, recorder, asked.append)
+    desk = ReplayDesk(folder, job.plan, recorder, asked.append)
     ended(desk.resume())
     assert [
         (event.component, [one.number for one in event.dead_letters]) for event in asked if isinstance(event, ReplayAsked)
@@ -57,6 +57,28 @@ def test_dead_letters_that_the_new_program_cannot_emit_have_failed(tmp_path: Pat
         "known": {},
         "refused": {"2": "the topology has no component 'gone' any more"},
     }
+
+
+def test_a_request_waits_for_the_next_resume(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("flow")
+    job, asked = Job(folder, submission(folder, small_plan())), list[MasterEvent]()
+    job.submitted.save(folder)
+    packed = Codec().pack_value((1,))
+    found = DeadLetter(task=1, id=1, position=packed, values=packed, errors=["no"], attempts=3, stream="default")
+    append_lines(folder.dead_letters, [letter_row(found, "numbers", Codec(), 5)])
+
+    assert ask_for_resume(folder, [1, 2], dry_run=True)["asked"] == [1]
+    assert ask_for_resume(folder, [1, 2]) == {"asked": [1], "known": {}, "refused": {"2": "there is no such dead letter"}}
+    assert ask_for_resume(folder, [1])["known"] == {"1": UNDER_WAY}
+    ended(ReplayDesk(folder, job.plan, Recorder(job, {}, "", lambda: 0.0), asked.append).resume())
+    assert [len(event.dead_letters) for event in asked if isinstance(event, ReplayAsked)] == [1]
+
+
+def test_no_request_is_noted_behind_the_back_of_a_master(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("flow")
+    submission(folder, small_plan()).save(folder)
+    with folder.lock(), pytest.raises(TopologyIsRunning):
+        ask_for_resume(folder, [1])
 
 
 def test_results_that_the_disk_has_no_room_for_are_written_later_in_order(tmp_path: Path) -> None:
