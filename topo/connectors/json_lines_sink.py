@@ -68,7 +68,7 @@ class JsonLinesSink(TwoPhaseSink):
         # A replacement must never name a file as its predecessor did, which may be alive still.
         self._process = os.urandom(6).hex()
         self._number = 0
-        self._spilling = Spilling(path, _SPILL_LINES, lambda error: self._collector.report_error(error))
+        self._spilling = Spilling(path, _SPILL_LINES, self._collector.report_error)
         self._staged: int | None = None
         make_folder(path.parent)
         self._file = os.open(self._output, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)

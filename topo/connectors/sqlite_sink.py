@@ -87,7 +87,7 @@ class SqliteSink(TwoPhaseSink):
         count = len(self._columns.names)
         self._store = SqliteTable(self._path, self._name, self._columns, context, self._is_staged)
         self._builder = RowBuilder(self._columns, [_storable] * count, [""] * count, self._store.required)
-        self._staging = StagedTable(self._store, self._name, str(self._path), lambda error: self._collector.report_error(error))
+        self._staging = StagedTable(self._store, self._name, str(self._path), self._collector.report_error)
 
     def begin(self) -> None:
         """Start with no rows."""

@@ -82,15 +82,13 @@ class TableSink(TwoPhaseSink):
             partitions: of the table.
         """
         self.max_batch = batch_within_pending(context, self.max_batch, "roll_rows")
+        report = self._collector.report_error
         self._partitions, self._format = partitions, ParquetFormat(columns, self._compression)
         self._files: StagedFiles[tuple[Any, ...]] = StagedFiles(
-            context, url, place, self._format, roll_rows=self._roll_rows, roll_size=self._roll_size, report=self._report
+            context, url, place, self._format, roll_rows=self._roll_rows, roll_size=self._roll_size, report=report
         )
-        self._publisher = TablePublisher(context, log, self._files, self._report, is_staged=self._is_staged)
+        self._publisher = TablePublisher(context, log, self._files, report, is_staged=self._is_staged)
         self._rejected = context.metrics.counter("rejected_rows")
-
-    def _report(self, error: BaseException) -> None:
-        self._collector.report_error(error)
 
     def begin(self) -> None:
         """Start with no files."""

@@ -141,14 +141,14 @@ class KafkaSink(TwoPhaseSink):
         check_batch_age(context, "KafkaSink", "flush_interval")
         self.max_batch = batch_within_pending(context, self.max_batch, "max_batch")
         self._progress = context.progress
-        self._link = ServerLink(f"Kafka at {self._servers!r}", context, lambda error: self._collector.report_error(error))
+        self._link = ServerLink(f"Kafka at {self._servers!r}", context, self._collector.report_error)
         metrics = context.metrics
         self._rows_counter, self._bytes_counter = metrics.counter("rows"), metrics.counter("bytes")
         self._rejected_counter, self._retries_counter = metrics.counter("rejected_rows"), metrics.counter("retries")
         self._staged_count = StagedCount(metrics)
         self._publish_time, self._commit_time = metrics.histogram("publish_ms"), metrics.histogram("commit_ms")
         self._clock = context.clock
-        self._maker.report_units_to(lambda error: self._collector.report_error(error))
+        self._maker.report_units_to(self._collector.report_error)
         for encoder in self._maker.encoders:
             encoder.open(self._progress)
         self._settings = self._client_settings(context)
@@ -212,9 +212,7 @@ class KafkaSink(TwoPhaseSink):
                 "markers of its tasks are stored; no record is written to it"
             )
         place = staging_of(context, self._staging, "KafkaSink")
-        self._staged = StagedRows(
-            context, place, "KafkaSink", lambda error: self._collector.report_error(error), self._storage_options
-        )
+        self._staged = StagedRows(context, place, "KafkaSink", self._collector.report_error, self._storage_options)
         self._writer = f"{context.topology}.{context.component}.{context.task_index}"
         self._number = NO_NUMBER
         """How many records the files of this process have that are not published."""

@@ -113,7 +113,7 @@ class NatsSink(TwoPhaseSink):
         self._publish_ms, self._commit_ms = metrics.histogram("publish_ms"), metrics.histogram("commit_ms")
         self._rows: list[OutgoingMessage] = []
         self._connection = NatsConnection(self._servers)
-        self._link = ServerLink(self._servers, context, self._report, is_unreachable)
+        self._link = ServerLink(self._servers, context, self._collector.report_error, is_unreachable)
         try:
             self._target = self._look()
             if self._is_staged:
@@ -125,7 +125,7 @@ class NatsSink(TwoPhaseSink):
         """A sequence number that the stream had reached: rows that are not published yet come behind it."""
         if self._is_staged:
             place = staging_of(context, self._staging, "NatsSink")
-            self._staged = StagedRows(context, place, "NatsSink", self._report, self._storage_options)
+            self._staged = StagedRows(context, place, "NatsSink", self._collector.report_error, self._storage_options)
             self._fresh: set[str] = set()
             """Staged files of this process whose publication has not begun."""
 
@@ -167,9 +167,6 @@ class NatsSink(TwoPhaseSink):
                 "published before a crash. With exactly_once publish to a stream with limits retention, which a work queue may "
                 "have as its source; or take at_least_once"
             )
-
-    def _report(self, error: BaseException) -> None:
-        self._collector.report_error(error)
 
     def close(self) -> None:
         """Close the connection."""
@@ -232,14 +229,14 @@ class NatsSink(TwoPhaseSink):
             if not self._staged.is_staged(name):
                 # It is removed when its rows are published.
                 if len(there) < count and not self._target.keeps_last:
-                    self._report(self._lost(name, count, len(there)))
+                    self._collector.report_error(self._lost(name, count, len(there)))
                 return
         try:
             rows = enumerate(self._staged.rows(name, count))
             for batch in batches((row, message) for row, message in rows if row not in there):  # type: ignore[misc]
                 self._publish_staged(name, batch)
         except StagedRowsLostError as error:
-            self._report(error)
+            self._collector.report_error(error)
         self._staged.remove(name)
         self._staged_count.set(name, 0)
         self._commit_ms.record(1000 * (self._clock() - began))
@@ -266,7 +263,7 @@ class NatsSink(TwoPhaseSink):
             self._progress()
             answer = feed.fetch()
             if answer.loss is not None:
-                self._report(
+                self._collector.report_error(
                     TopoEnvironmentError(f"{answer.loss[1]}: rows that were published and removed since may be published again")
                 )
                 continue
@@ -288,7 +285,7 @@ class NatsSink(TwoPhaseSink):
         self._bytes.add(sum(len(data) for _, data in rows))
         if refused:
             self._rejected.add(len(refused))
-            self._report(
+            self._collector.report_error(
                 TopoEnvironmentError(
                     f"stream {self._stream!r} at {self._servers} refuses {len(refused)} of {len(rows)} messages, and their "
                     f"tuples fail: {next(iter(refused.values()))}"

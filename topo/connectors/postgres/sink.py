@@ -86,9 +86,7 @@ class PostgresSink(TwoPhaseSink):
         self.max_batch = batch_within_pending(context, self.max_batch, "max_batch")
         self._clock = context.clock
         self._store = PostgresTable(self._dsn, self._table, self._columns, context, self._is_staged)
-        self._staging = StagedTable(
-            self._store, str(self._table), self._store.where, lambda error: self._collector.report_error(error)
-        )
+        self._staging = StagedTable(self._store, str(self._table), self._store.where, self._collector.report_error)
         metrics = context.metrics
         self._rows_counter, self._rejected = metrics.counter("rows"), metrics.counter("rejected_rows")
         self._retries, self._staged_count = metrics.counter("retries"), StagedCount(metrics)

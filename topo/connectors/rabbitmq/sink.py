@@ -112,7 +112,7 @@ class RabbitSink(TwoPhaseSink):
         self._ids: Iterator[str] = (f"{writer}.{process}.{number}" for number in counter(1))
         self._rows: list[RoutedMessage] = []
         self._publisher = RabbitPublisher(self._address, self._exchange, self._content_type, f"topo {writer}")
-        self._link = ServerLink(self._address, context, self._report, is_unreachable)
+        self._link = ServerLink(self._address, context, self._collector.report_error, is_unreachable)
         try:
             self._publisher.check()
         except BaseException:
@@ -120,12 +120,9 @@ class RabbitSink(TwoPhaseSink):
             raise
         if self._is_staged:
             place = staging_of(context, self._staging, "RabbitSink")
-            self._staged = StagedRows(context, place, "RabbitSink", self._report, self._storage_options)
+            self._staged = StagedRows(context, place, "RabbitSink", self._collector.report_error, self._storage_options)
             self._confirmed: dict[str, set[int]] = {}
             """Rows that a commit of this process has published before it was cut off."""
-
-    def _report(self, error: BaseException) -> None:
-        self._collector.report_error(error)
 
     def close(self) -> None:
         """Close the connection."""
@@ -198,11 +195,11 @@ class RabbitSink(TwoPhaseSink):
                     self._progress()
                     self._publish_staged(confirmed, batch)
             except StagedRowsLostError as error:
-                self._report(error)
+                self._collector.report_error(error)
             self._staged.remove(name)
             self._commit_ms.record(1000 * (self._clock() - began))
         elif self._staged.is_new and not self._staged.is_drawn(name):
-            self._report(
+            self._collector.report_error(
                 StagedRowsLostError(
                     f"{count} rows were staged in {name}, and the place of staged rows is a new one: unless they were published "
                     "before they are lost. Give the place of earlier workers as staging="
@@ -226,7 +223,7 @@ class RabbitSink(TwoPhaseSink):
         self._count(list(enumerate(rows)), refused)
         if refused:
             self._rejected.add(len(refused))
-            self._report(TopoEnvironmentError(self._refusal(refused, len(rows), "their tuples fail")))
+            self._collector.report_error(TopoEnvironmentError(self._refusal(refused, len(rows), "their tuples fail")))
             for place in refused:
                 self._collector.fail(self._committing[place])
             self._committing = [tup for place, tup in enumerate(self._committing) if place not in refused]

@@ -86,12 +86,9 @@ class RedisSink(TwoPhaseSink):
         self._rows: list[_HashRow] = []
         metrics = context.metrics
         self._written, self._rejected = metrics.counter("rows"), metrics.counter("rejected_rows")
-        self._link = ServerLink(self._server, context, self._report, is_unreachable)
-        self._spilling = Spilling(str(self._server), self.max_batch, self._report)
+        self._link = ServerLink(self._server, context, self._collector.report_error, is_unreachable)
+        self._spilling = Spilling(str(self._server), self.max_batch, self._collector.report_error)
         self._client = self._server.connect()
-
-    def _report(self, error: BaseException) -> None:
-        self._collector.report_error(error)
 
     def begin(self) -> None:
         """Start with no rows."""

@@ -108,13 +108,10 @@ class RedisStreamSink(TwoPhaseSink):
         metrics = context.metrics
         self._written, self._rejected = metrics.counter("rows"), metrics.counter("rejected_rows")
         self._staged_gauge, self._commit_ms = metrics.gauge("staged_rows"), metrics.histogram("commit_ms")
-        report = self._report
+        report = self._collector.report_error
         self._link = ServerLink(self._server, context, report, is_unreachable)
         self._spilling = Spilling(f"{self._server}, stream {self._stream!r}", _SPILL_ROWS, report)
         self._client = self._server.connect()
-
-    def _report(self, error: BaseException) -> None:
-        self._collector.report_error(error)
 
     def close(self) -> None:
         """Close the connections."""
@@ -195,7 +192,7 @@ class RedisStreamSink(TwoPhaseSink):
         if left == 0:
             self._written.add(count)
             return
-        self._report(
+        self._collector.report_error(
             StagedRowsLostError(
                 f"{count} rows were staged for stream {self._stream!r}, and {-1 - left} of them are at {self._server}. Either "
                 "somebody has removed them, or it has lost data, or it is not the server that an earlier worker has written to."
