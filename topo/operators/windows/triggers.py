@@ -125,9 +125,6 @@ class _EventTime(_Quiet):
 class AtWindowEnd(_Quiet):
     """Fires when it is asked, which the operator does at the end of a window alone."""
 
-    def on_element(self, value: Any, timestamp: int, window: Any, context: TriggerContext) -> TriggerResult:
-        return CONTINUE
-
     def on_event_time(self, time: int, window: Any, context: TriggerContext) -> TriggerResult:
         return FIRE
 
