@@ -73,6 +73,10 @@ class PositionReports:
         assert self._partitions is not None
         return self._partitions
 
+    def partitions_found(self) -> None:
+        """The partitions of the source are known; a report says so, even while there are none."""
+        self.partitions.found()
+
     def begin_partition(self, partition: Partition, position: Any, now: float) -> None:
         """Keep where a partition begins. A report has it before a row does, or else in the next turn.
 

@@ -17,7 +17,6 @@ from operator import itemgetter
 from typing import Any
 
 from topo.api.metrics import Histogram, HistogramSnapshot
-from topo.api.partition_values import Partition
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.dead_letters.payload import pack_or_say_each
@@ -54,6 +53,7 @@ class SourceMessages:
 
     Attributes:
         pending: the messages whose trees are open, by root.
+        positions: of a retrying spout, and their reports.
         is_retrying: whether the engine replays what fails.
         keeps_values: whether rows are wanted with the messages.
         is_open: whether a message of a retrying spout is kept under an id.
@@ -72,8 +72,8 @@ class SourceMessages:
         self._book: RetryBook[Any, SentRow] = RetryBook(config.attempts, Backoff(config.back_off_s), trial_s)
         self.is_open: Callable[[Any], bool] = self._book.__contains__
         on_committed = spout.on_committed if isinstance(spout, PartitionedSpout) else None
-        self._positions = PositionReports(task, reports, codec, self._book, on_committed)
-        self._dead_letters = DeadLetterReports(task, reports, codec, self._positions.position_of)
+        self.positions = PositionReports(task, reports, codec, self._book, on_committed)
+        self._dead_letters = DeadLetterReports(task, reports, codec, self.positions.position_of)
         self._letters = ReplayedLetters(task, reports, codec, self._book, self._dead_letters)
         self._unresolved = UnresolvedMessages()
         self._done: deque[PendingMessage] = deque()
@@ -114,7 +114,7 @@ class SourceMessages:
         """When `expire` and `commit` want to be called."""
         return [
             self.pending.next_deadline if len(self.pending) else None,
-            self._positions.deadline,
+            self.positions.deadline,
         ]
 
     def count(self) -> dict[str, float]:
@@ -135,7 +135,7 @@ class SourceMessages:
 
     def open(self, committed: bytes | None, attempts: bytes | None) -> Any:
         """Take the position and the attempts that were stored when the spout ran last; return the position."""
-        return self._positions.restore(committed, attempts)
+        return self.positions.restore(committed, attempts)
 
     def accept(self, messages: Sequence[Any], rows: Iterable[SentRow]) -> list[int] | None:
         """Take over messages that the spout has just emitted.
@@ -161,29 +161,15 @@ class SourceMessages:
 
     def note_order(self, messages: Sequence[Any]) -> None:
         """Note the order, over all streams, of positions that `accept` is given stream by stream."""
-        self._positions.emitted(self.ids_of(messages))
+        self.positions.emitted(self.ids_of(messages))
 
     def ids_of(self, messages: Sequence[Any]) -> Sequence[Any]:
         """Return what messages are kept by, that the spout has just emitted."""
-        return self._positions.ids_of(messages)
+        return self.positions.ids_of(messages)
 
     def complete_unsent(self, records: Iterable[PendingMessage]) -> None:
         """Messages that no acker tracks are complete; `ack_untracked` calls `ack` for them."""
         self._done.extend(records)
-
-    # -- partitions ------------------------------------------------------------------------------------------------------
-
-    def partitions_found(self) -> None:
-        """The partitions of the source are known."""
-        self._positions.partitions.found()
-
-    def begin_partition(self, partition: Partition, position: Any, now: float) -> None:
-        """Keep where a partition begins; it is reported before a row of it is sent."""
-        self._positions.begin_partition(partition, position, now)
-
-    def forget_partition(self, name: str) -> None:
-        """A partition that has ended is gone."""
-        self._positions.forget_partition(name)
 
     def pass_over(self, message: Any, record: Any, error: Exception | None) -> None:
         """Move the position behind a record that is no row, at once or when its dead letter is stored."""
@@ -192,8 +178,8 @@ class SourceMessages:
             self._book.emitted([message], [SentRow((record,), -1, None, None)])
             why = str(cause_of(error, self._task.component_id))
             self._dead_letters.give_up(self._book.give_up(message, why))
-        self._positions.emitted([message])
-        self._positions.advance()
+        self.positions.emitted([message])
+        self.positions.advance()
 
     # -- decided ---------------------------------------------------------------------------------------------------------
 
@@ -252,7 +238,7 @@ class SourceMessages:
         if self.is_retrying:
             messages = [record[0] for record in complete]
             rows = self._book.done(messages)
-            self._positions.advance()
+            self.positions.advance()
             self._dead_letters.done(messages)
         ack = self._spout.ack
         # Most spouts leave `ack` as it is: then the calls are spared.
@@ -279,7 +265,7 @@ class SourceMessages:
         give_up(given_up, root)
 
     def _call(self, callback: Callable[..., None], message: Any, row: SentRow | None, now: float) -> None:
-        message = self._positions.position_of(message)
+        message = self.positions.position_of(message)
         try:
             if self._spout.wants_values and row is not None:
                 callback(message, row.values)
@@ -342,7 +328,7 @@ class SourceMessages:
         """Dead letters are on disk: their messages are done. Unknown numbers are ignored."""
         for given_up in self._dead_letters.stored(ids):
             self._book.done([given_up.message_id])
-            self._positions.advance()
+            self.positions.advance()
             self._counters.dead_lettered += 1
             self._call(self._spout.fail, given_up.message_id, given_up.message, now)
 
@@ -350,17 +336,17 @@ class SourceMessages:
 
     def positions_of(self, roots: Iterable[int]) -> bytes:
         """Return the positions of those of the roots that are pending here as a packed array; nothing where none is."""
-        found = self._positions.positions_of([message for message, _, _ in self.pending.find(roots)])
+        found = self.positions.positions_of([message for message, _, _ in self.pending.find(roots)])
         return pack_or_say_each(self._codec, found) if found else b""
 
     def commit(self, now: float, *, at_once: bool = False) -> None:
         """Report the position up to which everything is done, now and then, when it has changed."""
-        self._positions.send(now, at_once=at_once)
+        self.positions.send(now, at_once=at_once)
 
     def validate(self) -> None:
         """Assert the invariants."""
         self.pending.validate()
         self._book.validate()
-        self._positions.validate()
+        self.positions.validate()
         if self.is_retrying:
             assert len(self.pending) <= len(self._book), "a message in flight that the retry book does not keep"

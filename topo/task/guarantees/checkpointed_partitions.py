@@ -46,7 +46,7 @@ class CheckpointedPartitions:
         if self._positions.found():
             self._want_checkpoint()
 
-    def begin_partition(self, partition: Partition, position: Any) -> None:
+    def begin_partition(self, partition: Partition, position: Any, now: float) -> None:
         """Keep where a partition begins; have it stored soon where that is not its beginning."""
         if self._positions.begin(partition, position) and position is not None:
             self._want_checkpoint()

@@ -168,7 +168,7 @@ class CheckpointedSource(SourceGuarantee):
         """Send rows, unless the end of the input was restored: readers have published what they made of it."""
         state = self._state
         if not state.restored_ended or not stream.rows:
-            self._route_untracked(stream)
+            super().admit_untracked(stream)
             return
         self._is_past_end = True
         error = EmitError(

@@ -62,7 +62,7 @@ class SourcePartitions(Protocol):
     def partitions_found(self) -> None:
         """The partitions of the source are known: those that are found from here on begin at their beginning."""
 
-    def begin_partition(self, partition: Partition, position: Any) -> None:
+    def begin_partition(self, partition: Partition, position: Any, now: float) -> None:
         """A partition is read from here on behind a position, which is stored if the partition is new."""
 
     def forget_partition(self, name: str) -> None:
@@ -168,11 +168,8 @@ class SourceGuarantee(ABC):
             now: monotonic seconds.
         """
 
-    @abstractmethod
     def admit_untracked(self, stream: StreamRows) -> None:
         """Route rows with which no message fails."""
-
-    def _route_untracked(self, stream: StreamRows) -> None:
         for _, values, error in self._emission.drop_unreadable(stream):
             self._lose_row(values, (), error)
         rows = stream.rows[:]

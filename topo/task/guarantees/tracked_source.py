@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
-from topo.api.partition_values import Partition
 from topo.api.partitions import PartitionedSpout
 from topo.api.spout import Spout
 from topo.emission.emission import Emission
@@ -56,7 +55,7 @@ class TrackedSource(SourceGuarantee):
         self.replays = self.source_messages if self.is_retrying else None
         self._pending = self.source_messages.pending
         self.timed = self.id_sender = self
-        self.partitions = self if isinstance(spout, PartitionedSpout) else None
+        self.partitions = messages.positions if isinstance(spout, PartitionedSpout) else None
         parts.checks.append(self.source_messages.validate)
         self.messages = {
             DeadLettersStored: lambda event, now: self.source_messages.stored(event.ids, now),
@@ -102,18 +101,6 @@ class TrackedSource(SourceGuarantee):
 
     # -- emitted ---------------------------------------------------------------------------------------------------------
 
-    def partitions_found(self) -> None:
-        """Have the positions stored, even while there are none."""
-        self.source_messages.partitions_found()
-
-    def begin_partition(self, partition: Partition, position: Any) -> None:
-        """Keep where a partition begins."""
-        self.source_messages.begin_partition(partition, position, self._state.now)
-
-    def forget_partition(self, name: str) -> None:
-        """Leave a partition out of the next report."""
-        self.source_messages.forget_partition(name)
-
     def pass_over(self, message: Any, record: Any, error: Exception | None) -> None:
         """Have the dead letter stored; the position waits for that."""
         self._taken += error is not None
@@ -139,7 +126,7 @@ class TrackedSource(SourceGuarantee):
                     return
         records = kept.records(messages, sent, now)
         if not self._acker_routes.ackers or not self._emission.has_readers(stream):
-            self._route_untracked(stream)
+            self.admit_untracked(stream)
             kept.complete_unsent(records)
             return
         roots = self._draw_roots(messages, first_time)
@@ -162,10 +149,6 @@ class TrackedSource(SourceGuarantee):
         self._emission.messages(stream, pack_words(roots), reject, self._owe_inits)
         if self._fails or len(self._init_roots) >= self._state.config.batch_size * ID_BYTES:
             self._flush_ids()
-
-    def admit_untracked(self, stream: StreamRows) -> None:
-        """Route rows with which no message fails."""
-        self._route_untracked(stream)
 
     def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:
         roots = self._ids.unmarked_roots(len(messages))

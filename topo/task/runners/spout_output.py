@@ -129,7 +129,7 @@ class SpoutOutput(TaskOutput):
         elif isinstance(signal, PartitionsFound):
             partitions.partitions_found()
         else:
-            partitions.begin_partition(signal.partition, signal.position)
+            partitions.begin_partition(signal.partition, signal.position, self._state.now)
             if time.partitions is not None:
                 time.partitions.begin()
             else:
