@@ -38,11 +38,10 @@ def command(name: str, home: Path, as_json: bool) -> None:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from topo_cli.output import ago, count, make_console, now_ms, seconds
-    from topo_cli.tables import TableColumn, fitted_table
+    from topo_cli.output import ago, count, now_ms, seconds
+    from topo_cli.tables import TableColumn, print_table
 
     now = now_ms()
-    console = make_console()
     columns = [
         TableColumn("checkpoint", lambda row: str(row["checkpoint"]), 100),
         TableColumn("state", lambda row: row["state"], 90, is_text=True),
@@ -54,4 +53,4 @@ def _print(rows: list[dict[str, Any]]) -> None:
         TableColumn("parts", lambda row: "-" if row["parts"] is None else str(row["parts"]), 20),
         TableColumn("why", lambda row: row["why"], 30, is_text=True),
     ]
-    console.print(fitted_table(console, rows, columns))
+    print_table(rows, columns)

@@ -127,10 +127,9 @@ def _ask_for_resume(
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from topo_cli.output import clock_time, make_console
-    from topo_cli.tables import TableColumn, fitted_table
+    from topo_cli.output import clock_time
+    from topo_cli.tables import TableColumn, print_table
 
-    console = make_console()
     columns = [
         TableColumn("id", lambda row: str(row["id"]), 20),
         TableColumn("at", lambda row: clock_time(row["at_ms"]), 20),
@@ -142,7 +141,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     ]
     if any(row["replay"] for row in rows):
         columns.append(TableColumn("replay", lambda row: _result(row["replay"]), 85, is_text=True, content_with=30))
-    console.print(fitted_table(console, rows, columns))
+    print_table(rows, columns)
 
 
 def _result(replay: dict[str, Any] | None) -> str:

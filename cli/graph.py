@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from topo_cli.options import collect_settings, deadline_option, examples, topology_options
+from topo_cli.options import deadline_option, examples, topology_options
 
 if TYPE_CHECKING:
     from topo.plan.physical import PhysicalPlan
@@ -27,18 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @deadline_option
-def command(
-    topology: str,
-    parameters: tuple[tuple[str, str], ...],
-    settings: tuple[tuple[str, str], ...],
-    workers: int | None,
-    parallelism: tuple[tuple[str, int], ...],
-    name: str | None,
-    home: Path,
-    form: str,
-    as_json: bool,
-    deadline: float,
-) -> None:
+def command(topology: str, home: Path, form: str, as_json: bool, deadline: float, **options: Any) -> None:
     """Draw TOPOLOGY: components, streams and groupings, and which worker hosts which task.
 
     TOPOLOGY is code, or the name of a submitted topology; of a running topology the figures are shown, too.
@@ -46,12 +34,9 @@ def command(
     from topo.plan import describe
     from topo_cli.loader import plan_of
 
-    is_varied = parameters or settings or workers or parallelism
+    is_varied = any(options[name] for name in ("parameters", "settings", "workers", "parallelism"))
     submitted = None if is_varied else _submitted(topology, home, deadline)
-    plan, live = submitted or (
-        plan_of(topology, dict(parameters), collect_settings(settings, workers, os.environ), name, dict(parallelism)),
-        None,
-    )
+    plan, live = submitted or (plan_of(topology, **options), None)
     draw = {"text": describe.as_text, "mermaid": describe.as_mermaid, "json": describe.as_json}
     click.echo(draw["json" if as_json else form](plan, live), nl=False)
 

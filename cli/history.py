@@ -55,7 +55,7 @@ def command(
 
     from topo.operate.past import as_data, history
     from topo.operate.topology_index import find_topology
-    from topo_cli.output import print_json, talk
+    from topo_cli.output import print_json, seconds, talk
 
     folder = find_topology(name, home)
     now_s = int(time.time()) + 1
@@ -71,7 +71,7 @@ def command(
     elif columns.series:
         _print(columns)
     else:
-        talk(f"no history of {folder.name} in the last {_span(since)}; the first point comes two seconds after its start")
+        talk(f"no history of {folder.name} in the last {seconds(since)}; the first point comes two seconds after its start")
 
 
 def asked_for(components: Sequence[str], series: str | None) -> dict[str, list[str] | None]:
@@ -154,18 +154,12 @@ def _values(values: Iterable[float]) -> list[float]:
 
 
 def _title(columns: PastPoints) -> str:
-    from topo_cli.output import clock_time
+    from topo_cli.output import clock_time, seconds
 
     shown = min(_WIDTH, columns.length)
     until = columns.first_s + columns.length * columns.step_s
     begin, end = (clock_time(1000 * at).rpartition(".")[0] for at in (until - shown * columns.step_s, until))
-    return f"{begin} to {end}, {_span(columns.step_s)} each"
-
-
-def _span(duration_s: float) -> str:
-    from topo_cli.output import seconds
-
-    return seconds(duration_s)
+    return f"{begin} to {end}, {seconds(columns.step_s)} each"
 
 
 def _figure(value: float | None) -> str:

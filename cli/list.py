@@ -40,11 +40,11 @@ def command(pattern: str, deadline: float, home: Path, as_json: bool) -> None:
 
 
 def _print_table(rows: list[dict[str, object]]) -> None:
-    from topo_cli.output import ago, count, make_console, now_ms, rate, seconds
+    from topo_cli.output import ago, count, now_ms, rate, seconds
     from topo_cli.status_view import styled_status
-    from topo_cli.tables import TableColumn, fitted_table
+    from topo_cli.tables import TableColumn, print_table
 
-    console, now = make_console(), now_ms()
+    now = now_ms()
     columns = [
         TableColumn("topology", lambda row: row["topology"], 100, is_text=True),
         TableColumn("status", lambda row: styled_status(row["status"]), 99, is_text=True),
@@ -56,4 +56,4 @@ def _print_table(rows: list[dict[str, object]]) -> None:
         TableColumn("acked/s", lambda row: "-" if row["acked_per_s"] is None else rate(row["acked_per_s"]), 35),
         TableColumn("reason", lambda row: row["reason"], 10, is_text=True),
     ]
-    console.print(fitted_table(console, rows, columns))
+    print_table(rows, columns)

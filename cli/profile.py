@@ -88,7 +88,7 @@ def command(
     elif dump:
         _print_dump(component, stacks)
     elif output is None:
-        _print_shares(component, stacks)
+        _print_shares(stacks)
     share = answer["matched"] / answer["seen"] if answer["seen"] else 0.0
     problem = f"; {answer['problem']}" if answer["problem"] else ""
     talk(f"{answer['matched']:,} samples of {component}, {share:.0%} of those of its workers{problem}")
@@ -134,18 +134,16 @@ def shares(stacks: Stacks) -> list[tuple[str, int, int]]:
     return sorted(((frame, alone[frame], total) for frame, total in together.items()), key=lambda row: (-row[1], -row[2]))
 
 
-def _print_shares(component: str, stacks: Stacks) -> None:
-    from topo_cli.output import make_console
-    from topo_cli.tables import TableColumn, fitted_table
+def _print_shares(stacks: Stacks) -> None:
+    from topo_cli.tables import TableColumn, print_table
 
     total = sum(stack["count"] for stack in stacks) or 1
-    console = make_console()
     columns = [
         TableColumn("self", lambda row: f"{row[1] / total:.1%}", 100),
         TableColumn("with calls", lambda row: f"{row[2] / total:.1%}", 90),
         TableColumn("function", lambda row: row[0], 100, is_text=True),
     ]
-    console.print(fitted_table(console, [row for row in shares(stacks)[:_LINES] if row[1]], columns))
+    print_table([row for row in shares(stacks)[:_LINES] if row[1]], columns)
 
 
 def speedscope(title: str, stacks: Stacks, rate: float) -> dict[str, Any]:

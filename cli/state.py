@@ -48,13 +48,12 @@ def show(path: str, component: str | None, number: int, as_json: bool) -> None:
 
 
 def _print_overview(found: dict[str, Any]) -> None:
-    from topo_cli.output import count, make_console, now_ms, seconds, talk
-    from topo_cli.tables import TableColumn, fitted_table
+    from topo_cli.output import count, now_ms, seconds, talk
+    from topo_cli.tables import TableColumn, print_table
 
     kind = "savepoint" if found["is_savepoint"] else "checkpoint"
     age = seconds(max(0, now_ms() - found["created_ms"]) // 1000)
     talk(f"{kind} {found['checkpoint']} of {found['topology']}, stored {age} ago by topo {found['topo']}")
-    console = make_console()
     columns = [
         TableColumn("task", lambda row: f"{row['component']}[{row['index']}]", 100, is_text=True),
         TableColumn("bytes", lambda row: count(row["bytes"]), 80),
@@ -63,17 +62,16 @@ def _print_overview(found: dict[str, Any]) -> None:
         TableColumn("timers", lambda row: count(row["timers"]), 70),
         TableColumn("besides", lambda row: ", ".join(row["values"]), 60, is_text=True),
     ]
-    console.print(fitted_table(console, found["tasks"], columns))
+    print_table(found["tasks"], columns)
 
 
 def _print_entries(entries: list[dict[str, Any]], number: int) -> None:
-    from topo_cli.output import make_console, talk
-    from topo_cli.tables import TableColumn, fitted_table
+    from topo_cli.output import talk
+    from topo_cli.tables import TableColumn, print_table
 
     if not entries:
         talk("no state")
         return
-    console = make_console()
     columns = [
         TableColumn("task", lambda row: str(row["index"]), 40),
         TableColumn("state", lambda row: row["state"], 80, is_text=True),
@@ -81,7 +79,7 @@ def _print_entries(entries: list[dict[str, Any]], number: int) -> None:
         TableColumn("namespace", lambda row: row["namespace"], 60, is_text=True),
         TableColumn("value", lambda row: row["value"], 90, is_text=True),
     ]
-    console.print(fitted_table(console, entries[:number], columns))
+    print_table(entries[:number], columns)
     if len(entries) > number:
         talk(f"the first {number} of {len(entries):,}; -n shows more")
 

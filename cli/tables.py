@@ -11,6 +11,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from topo_cli.output import make_console
+
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
@@ -38,6 +40,12 @@ def fitted_table(console: Console, rows: Iterable[Any], columns: Sequence[TableC
     while len(shown) > 2 and _needed(console, _table(rows, shown, narrow=True)) > console.width:
         shown.remove(min(shown, key=lambda column: column.keep))
     return _table(rows, shown)
+
+
+def print_table(rows: Iterable[Any], columns: Sequence[TableColumn]) -> None:
+    """Print a table of as many columns as stdout has room for."""
+    console = make_console()
+    console.print(fitted_table(console, rows, columns))
 
 
 def _needed(console: Console, table: Table) -> int:

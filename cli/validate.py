@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import os
+from typing import Any
 
 import click
 
 from topo_cli.exits import Exit
-from topo_cli.options import collect_settings, examples, json_option, topology_options
+from topo_cli.options import examples, json_option, topology_options
 
 
 @click.command(epilog=examples("topo validate wordcount.py", "topo validate package.module:topology -p path=in.txt -s workers=2"))
 @topology_options
 @json_option
-def command(
-    topology: str,
-    parameters: tuple[tuple[str, str], ...],
-    settings: tuple[tuple[str, str], ...],
-    workers: int | None,
-    parallelism: tuple[tuple[str, int], ...],
-    name: str | None,
-    home: object,
-    as_json: bool,
-) -> None:
+def command(topology: str, home: object, as_json: bool, **options: Any) -> None:
     """Check TOPOLOGY without starting anything, and print all its mistakes; exits 2 if there are any."""
     from topo.errors import ConfigError, TopologyError
     from topo.plan.describe import placement_text
@@ -31,7 +22,7 @@ def command(
 
     problems: tuple[str, ...] = ()
     try:
-        plan = plan_of(topology, dict(parameters), collect_settings(settings, workers, os.environ), name, dict(parallelism))
+        plan = plan_of(topology, **options)
     except TopologyError as error:
         problems = error.problems
     except ConfigError as error:
