@@ -185,9 +185,6 @@ class WatchedTwoPhaseSink(WatchedBolt, TwoPhaseSink):
         self.takes_batches = inner.takes_batches
         self._sink = inner
 
-    def open(self, context: TaskContext) -> None:
-        self._sink.open(context)
-
     def begin(self) -> None:
         self._sink.begin()
 
@@ -205,12 +202,6 @@ class WatchedTwoPhaseSink(WatchedBolt, TwoPhaseSink):
 
     def recover(self, tokens: Sequence[Any]) -> None:
         self._sink.recover(tokens)
-
-    def publish(self) -> None:
-        self._sink.publish()
-
-    def close(self) -> None:
-        self._sink.close()
 
 
 class WatchedBasicBolt(BasicBolt):

@@ -74,7 +74,7 @@ class PositionReports:
         return self._partitions
 
     def partitions_found(self) -> None:
-        """The partitions of the source are known; a report says so, even while there are none."""
+        """The partitions of the source are known: they are stored, even while there are none."""
         self.partitions.found()
 
     def begin_partition(self, partition: Partition, position: Any, now: float) -> None:

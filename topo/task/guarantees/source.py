@@ -102,7 +102,7 @@ class SourceGuarantee(ABC):
 
     def __init__(self, parts: TaskParts, spout: Spout, emission: Emission, is_open: Callable[[Any], bool]) -> None:
         state = self._state = parts.state
-        codec = self._codec = parts.env.codec
+        codec = parts.env.codec
         self._counters = state.counters
         self._reports = parts.reports
         self._outbound = parts.outbound
