@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
+from tests.full_disk import full_disk  # noqa: E402
 from tests.spark.test_spark_batches import OTHERS, VALUES, arrow_of  # noqa: E402
-from tests.spark.test_spark_sink import Driver, files, full_disk, numbers, read  # noqa: E402
+from tests.spark.test_spark_sink import Driver, files, numbers, read  # noqa: E402
 from topo import ColumnBatch, ColumnSpout, IterableSpout, Topology, TopologyBuilder  # noqa: E402
 from topo.api.tuples import Origin  # noqa: E402
 from topo.connectors.type_names import type_named  # noqa: E402

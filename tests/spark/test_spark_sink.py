@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from tests.full_disk import full_disk
 from topo import IterableSpout, Topology, TopologyBuilder
 from topo.api.context import TaskContext
 from topo.api.streams import SYSTEM_COMPONENT, TICK_STREAM
@@ -67,19 +64,6 @@ class Driver:
 
     def failed(self) -> list[int]:
         return [tup[0] for tup in self.collector.failed]
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """For as long as the block lasts this process can write nothing."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_a_full_batch_is_one_file_and_acked_and_the_rest_follows_at_the_end(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.contract.two_phase_sinks import started
+from tests.full_disk import full_disk
 from tests.unit.connectors.drive import TICK, tracked
-from tests.unit.connectors.test_spilling import full_disk
 from topo import FilesSink, TaskContext, TopologyConfig
 from topo.checkpoint.staged_output import StagedOutput
 from topo.connectors.file_folders import shown_url
@@ -217,7 +217,7 @@ def test_rows_wait_while_nothing_can_be_written(tmp_path: Path, monkeypatch: pyt
     reported: list[BaseException] = []
     monkeypatch.setattr(collector, "report_error", reported.append)
     sink.begin()
-    with full_disk(tmp_path):
+    with full_disk():
         for n in range(7):
             sink.write(tracked(n=n))
         with pytest.raises(OSError, match="File too large"):

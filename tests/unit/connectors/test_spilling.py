@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
-import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -16,22 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.full_disk import full_disk
 from topo import IterableSpout, JsonLinesSink, SqliteSink, Topology, TopologyBuilder, TwoPhaseSink
 from topo.master.outcome import OutcomeKind
 from topo.testing import ADVANCE, END, TopologyTest
-
-
-@contextmanager
-def full_disk(folder: Path) -> Iterator[None]:
-    """For as long as the block lasts, files take nothing."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, ignored)
 
 
 @contextmanager
@@ -59,7 +45,7 @@ class Case:
 
 
 CASES = {
-    "a full disk": Case(lambda folder: JsonLinesSink(folder / "out"), full_disk, lines),
+    "a full disk": Case(lambda folder: JsonLinesSink(folder / "out"), lambda _folder: full_disk(), lines),
     "a locked database": Case(lambda folder: SqliteSink(folder / "out", "numbers", ["n"]), locked_database, rows),
 }
 

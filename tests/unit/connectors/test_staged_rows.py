@@ -13,7 +13,7 @@ import pytest
 
 from tests.contract.copying_store import STORE
 from tests.contract.killing import Report, run_child
-from tests.unit.connectors.test_spilling import full_disk
+from tests.full_disk import full_disk
 from topo import TaskContext, TopologyConfig
 from topo.connectors import staged_rows
 from topo.connectors.staged_rows import StagedRows, staging_of
@@ -157,12 +157,12 @@ def test_content_for_a_store_waits_while_the_local_disk_is_full(tmp_path: Path) 
     place.make()
     file, part = place.create("a"), bytes(range(256)) * (5 << 12)
     file.append(part)
-    with full_disk(tmp_path):
+    with full_disk():
         for _ in range(2):
             with pytest.raises(OSError, match="File too large"):
                 file.append(part)
     file.append(part)
-    with full_disk(tmp_path), pytest.raises(OSError, match="File too large"):
+    with full_disk(), pytest.raises(OSError, match="File too large"):
         file.append(part)
     file.seal()
     with place.open("a") as sealed:

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import resource
 import shutil
-import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.full_disk import full_disk
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 from topo.launch.savepoints import place_of
 from topo.storage.files import open_files
@@ -30,19 +27,6 @@ from topo.storage.state_folder import (
     write_atomically,
 )
 from topo.user_code.copy import find_file, parse_reference
-
-
-@contextlib.contextmanager
-def full_disk() -> Iterator[None]:
-    """No file may grow over 4 KiB: writes fail as on a full disk. Only for as long as the block: pytest writes files, too."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, ignored)
 
 
 def test_the_home_is_topo_home_or_the_xdg_state_folder(tmp_path: Path) -> None:
@@ -117,7 +101,7 @@ def test_an_unknown_name_brings_near_misses(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "master.json"
     write_atomically(path, b"old")
-    with full_disk(), pytest.raises(TopoEnvironmentError, match="the file is unchanged"):
+    with full_disk(4096), pytest.raises(TopoEnvironmentError, match="the file is unchanged"):
         write_atomically(path, bytes(10_000))
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["master.json"]
@@ -126,7 +110,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
 def test_a_full_disk_appends_all_lines_or_none(tmp_path: Path) -> None:
     path = tmp_path / "dead_letters.jsonl"
     append_lines(path, [b'{"n":1}'])
-    with full_disk(), pytest.raises(TopoEnvironmentError, match="cannot append"):
+    with full_disk(4096), pytest.raises(TopoEnvironmentError, match="cannot append"):
         append_lines(path, [b'{"n":2}', b'{"x":"' + b"x" * 5000 + b'"}'])
     append_lines(path, [b'{"n":3}'])
     assert read_json_lines(path) == [{"n": 1}, {"n": 3}]
