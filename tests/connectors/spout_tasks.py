@@ -10,6 +10,7 @@ from topo import Spout, TaskContext, TopologyConfig
 from topo.errors import EmitError
 from topo.operators.mailbox.executor import MailboxExecutor
 from topo.operators.mailbox.mailbox import TaskMailbox
+from topo.testing.partition_harness import PartitionHarness
 from topo.worker.helper_thread import HelperThread
 
 PATIENCE_S = 20.0
@@ -89,3 +90,20 @@ class SpoutTask:
 
     def gauge(self, name: str) -> float:
         return self.context.metrics.gauge(name).value
+
+
+def resumed(harness: PartitionHarness) -> list[str]:
+    """Start the task again; returns its errors."""
+    harness.errors.clear()
+    harness.start(1)
+    harness.turns()
+    return [str(error) for error in harness.errors]
+
+
+def turns_until(harness: PartitionHarness, count: int, seconds: float = 20) -> None:
+    """Give turns until that many rows were read."""
+    until = time.monotonic() + seconds
+    while len(harness.all_rows()) < count:
+        assert time.monotonic() < until, f"{len(harness.all_rows())} of {count} rows; {harness.errors}"
+        harness.clock.advance("100ms")
+        harness.turns(1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.connectors.spout_tasks import resumed, turns_until
 from tests.servers import nats
 from tests.servers.nats import NatsProcess
 from topo import ConfigError, NatsSpout, PartitionedSpout
@@ -59,14 +60,6 @@ def reading(subjects: Subjects, **options: Any) -> PartitionHarness:
     harness.turns()
     harness.stop()
     return harness
-
-
-def resumed(harness: PartitionHarness) -> list[str]:
-    """Start the task again; returns its errors."""
-    harness.errors.clear()
-    harness.start(1)
-    harness.turns()
-    return [str(error) for error in harness.errors]
 
 
 def keep(subjects: Subjects, first: int) -> None:
@@ -174,15 +167,6 @@ def test_filters_are_partitions_and_more_messages_than_a_request_takes_are_read_
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------------
-
-
-def turns_until(harness: PartitionHarness, count: int, seconds: float = 20) -> None:
-    """Give turns until that many rows were read."""
-    until = time.monotonic() + seconds
-    while len(harness.all_rows()) < count:
-        assert time.monotonic() < until, f"{len(harness.all_rows())} of {count} rows; {harness.errors}"
-        harness.clock.advance("100ms")
-        harness.turns(1)
 
 
 @pytest.mark.parametrize("fault", ["killed", "stopped", "frozen"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.connectors.spout_tasks import resumed, turns_until
 from tests.servers import redis
 from tests.servers.redis import RedisProcess
 from topo import ConfigError, PartitionedSpout
@@ -84,14 +84,6 @@ def reading(streams: Streams, **options: Any) -> PartitionHarness:
 
 def trim(streams: Streams, kept: int) -> None:
     streams.client.xtrim(streams.key("a"), maxlen=kept, approximate=False)
-
-
-def resumed(harness: PartitionHarness) -> list[str]:
-    """Start the task again; returns its errors."""
-    harness.errors.clear()
-    harness.start(1)
-    harness.turns()
-    return [str(error) for error in harness.errors]
 
 
 @pytest.mark.parametrize("kept", [4, 1])
@@ -223,15 +215,6 @@ def test_more_entries_than_a_request_takes_are_read_in_their_order(streams: Stre
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------------
-
-
-def turns_until(harness: PartitionHarness, count: int, seconds: float = 20) -> None:
-    """Give turns until that many rows were read."""
-    until = time.monotonic() + seconds
-    while len(harness.all_rows()) < count:
-        assert time.monotonic() < until, f"{len(harness.all_rows())} of {count} rows; {harness.errors}"
-        harness.clock.advance("100ms")
-        harness.turns(1)
 
 
 @pytest.mark.parametrize("fault", ["killed", "stopped", "frozen", "connections closed"])
