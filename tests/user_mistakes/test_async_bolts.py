@@ -11,23 +11,21 @@ from topo.api.async_io import RetryStrategy
 from topo.testing import OperatorHarness
 
 
+class Flaky(AsyncBolt):
+    outputs = ("answer",)
+    tries = 0
+
+    async def call(self, tup: Any) -> Any:
+        self.tries += 1
+        if self.tries < 4:
+            raise ConnectionResetError
+        return (tup["id"],)
+
+
 def test_the_last_input_of_a_file_is_retried_as_every_other_one() -> None:
     """The user sets retries, and the service hangs up on the last row of a bounded input."""
-
-    class Flaky(AsyncBolt):
-        outputs = ("answer",)
-        tries = 0
-
-        def __init__(self) -> None:
-            super().__init__(retry=FixedDelayRetry(3, "1s", if_error=lambda error: isinstance(error, OSError)))
-
-        async def call(self, tup: Any) -> Any:
-            self.tries += 1
-            if self.tries < 4:
-                raise ConnectionResetError
-            return (tup["id"],)
-
-    with OperatorHarness(Flaky(), fields=("id",)) as harness:
+    retry = FixedDelayRetry(3, "1s", if_error=lambda error: isinstance(error, OSError))
+    with OperatorHarness(Flaky(retry=retry), fields=("id",)) as harness:
         harness.process((1,))
         harness.end_of_input()
         assert harness.outputs == [((1,), None)]
@@ -36,17 +34,6 @@ def test_the_last_input_of_a_file_is_retried_as_every_other_one() -> None:
 @pytest.mark.parametrize("retry", [FixedDelayRetry(3, "1s"), ExponentialBackoffRetry(3, "1s", "5s")])
 def test_a_strategy_without_a_condition_retries_a_call_that_raises(retry: RetryStrategy) -> None:
     """The user writes `retry=FixedDelayRetry(3, "1s")`, without `if_error=`, and the service hangs up three times."""
-
-    class Flaky(AsyncBolt):
-        outputs = ("answer",)
-        tries = 0
-
-        async def call(self, tup: Any) -> Any:
-            self.tries += 1
-            if self.tries < 4:
-                raise ConnectionResetError
-            return (tup["id"],)
-
     with OperatorHarness(Flaky(retry=retry), fields=("id",)) as harness:
         harness.process((1,))
         harness.advance_clock("1m")

@@ -39,12 +39,11 @@ class Mean(BasicBolt):
         collector.emit((1 / self.seen,))
 
 
-@pytest.mark.parametrize("bolt", [Buffered, Mean])
-def test_a_last_call_raises(bolt: type[BasicBolt]) -> None:
-    """A bolt's last call raises: the run has failed, and reports that results may be missing, and where."""
+def error_of_failed_run(bolt: Any, **config: Any) -> Any:
+    """Run a bolt, whose last call raises; return the one error."""
 
     def topology() -> Topology:
-        builder = TopologyBuilder("last")
+        builder = TopologyBuilder("last").config(**config)
         builder.set_spout("numbers", IterableSpout([], fields=("number",)))
         builder.set_bolt("bolt", bolt()).shuffle_grouping("numbers")
         return builder.build()
@@ -54,6 +53,13 @@ def test_a_last_call_raises(bolt: type[BasicBolt]) -> None:
     assert test.outcome is not None and test.outcome.exit_code == 1
     assert "results may be missing; see `topo errors`" in test.outcome.reason
     (row,) = test.errors()
+    return row
+
+
+@pytest.mark.parametrize("bolt", [Buffered, Mean])
+def test_a_last_call_raises(bolt: type[BasicBolt]) -> None:
+    """A bolt's last call raises: the run has failed, and reports that results may be missing, and where."""
+    row = error_of_failed_run(bolt)
     assert row.component == "bolt" and row.file == __file__
 
 
@@ -71,16 +77,5 @@ class Uploads(AsyncBolt):
 @pytest.mark.parametrize("delivery", ["at_most_once", "at_least_once", "exactly_once"])
 def test_close_of_an_async_bolt_raises(delivery: str) -> None:
     """An AsyncBolt's `close` raises: the same answer as for `cleanup` of other bolts."""
-
-    def topology() -> Topology:
-        builder = TopologyBuilder("last").config(delivery=delivery)
-        builder.set_spout("numbers", IterableSpout([], fields=("number",)))
-        builder.set_bolt("bolt", Uploads()).shuffle_grouping("numbers")
-        return builder.build()
-
-    test = TopologyTest(topology, sources={"numbers": [1, 2, END]})
-    test.run()
-    assert test.outcome is not None and test.outcome.exit_code == 1
-    assert "results may be missing; see `topo errors`" in test.outcome.reason
-    (row,) = test.errors()
+    row = error_of_failed_run(Uploads, delivery=delivery)
     assert (row.component, row.kind, row.file) == ("bolt", "ConnectionResetError", __file__)

@@ -39,6 +39,19 @@ def sums(**options: Any) -> WindowBolt:
     return WindowBolt(**(given | options))
 
 
+class Added(aggregates.AggregateFunction):
+    """Adds numbers up; a test says what the result of a sum is."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return int(accumulator + value[1])
+
+    def add_columns(self, batch: ColumnBatch, accumulator: int) -> int:
+        return accumulator + sum(batch["n"])
+
+
 def task(guarantee: str, bolt: WindowBolt, sink: Any = Sink, **settings: Any) -> Solo:
     builder = TopologyBuilder("contract").config(delivery=guarantee, **settings)
     builder.set_spout("a", Batches(), watermarks=WatermarkStrategy.emitted())
@@ -112,17 +125,8 @@ def test_a_batch_is_acked_with_the_results_of_its_last_window(guarantee: str, fo
 @GUARANTEES
 @pytest.mark.parametrize("sink", [Sink, BatchSink])
 def test_a_window_in_which_no_key_has_a_result_ends_without_rows(guarantee: str, sink: Any) -> None:
-    class Many(aggregates.AggregateFunction):
+    class Many(Added):
         """A sum, where it is above one."""
-
-        def create_accumulator(self) -> int:
-            return 0
-
-        def add(self, value: Any, accumulator: int) -> int:
-            return int(accumulator + value[1])
-
-        def add_columns(self, batch: ColumnBatch, accumulator: int) -> int:
-            return accumulator + sum(batch["n"])
 
         def get_result(self, accumulator: int) -> int | None:
             return accumulator if accumulator > 1 else None
@@ -196,16 +200,7 @@ def test_a_replay_that_is_late_for_a_window_fails_again(late: str | None, slidin
 
 
 def test_a_key_whose_result_raises_fails_its_window_and_the_other_keys_have_results() -> None:
-    class Unlucky(aggregates.AggregateFunction):
-        def create_accumulator(self) -> int:
-            return 0
-
-        def add(self, value: Any, accumulator: int) -> int:
-            return accumulator + int(value[1])
-
-        def add_columns(self, batch: Any, accumulator: int) -> int:
-            return accumulator + sum(batch["n"])
-
+    class Unlucky(Added):
         def get_result(self, accumulator: int) -> int:
             if accumulator == 2:
                 raise ValueError("unlucky")

@@ -151,23 +151,17 @@ def test_a_value_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
         (b'{"n":1}\n{"' + b"x" * 100_000, b'{"n":1}\n'),
         (b'{"n":1}\n' + bytes(9), b'{"n":1}\n'),
         (b"", b""),
+        *((other, other + b"\n") for other in (b"time,value\n12:00,7", b"a note", b"[\n  1\n]", "größe".encode())),
     ],
 )
-def test_a_line_that_a_killed_process_left_half_written_is_taken_away(tmp_path: Path, before: bytes, after: bytes) -> None:
+def test_a_line_left_half_written_is_taken_away_unless_it_is_of_another_program(
+    tmp_path: Path, before: bytes, after: bytes
+) -> None:
     path = tmp_path / "out"
     path.write_bytes(before)
     prepared(sink := JsonLinesSink(path, max_batch=1))
     sink.execute(tracked(n=9))
     assert path.read_bytes() == after + b'{"n":9}\n'
-
-
-@pytest.mark.parametrize("before", [b"time,value\n12:00,7", b"a note", b"[\n  1\n]", "größe".encode()])
-def test_a_last_line_that_another_program_has_left_without_a_newline_is_kept(tmp_path: Path, before: bytes) -> None:
-    path = tmp_path / "out"
-    path.write_bytes(before)
-    prepared(sink := JsonLinesSink(path, max_batch=1))
-    sink.execute(tracked(n=9))
-    assert path.read_bytes() == before + b'\n{"n":9}\n'
 
 
 def test_when_the_disk_is_full_the_inputs_fail_and_no_half_line_stays(tmp_path: Path) -> None:

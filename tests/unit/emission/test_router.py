@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -267,33 +267,31 @@ def test_rows_with_one_root_each_travel_without_a_counts_column() -> None:
     assert [frame.anchoring for frame in task.frames(FrameKind.DATA)] == [Anchoring.SINGLE]
 
 
-def test_a_row_with_two_anchors_of_one_root_carries_the_xor_of_two_ids() -> None:
+def held_together(anchors: Callable[[list[Any]], list[Any]], ids: RowIds) -> Solo:
+    """A task that has emitted one row for two inputs, which it holds until then."""
+
     def run(tup: Any, collector: Any) -> None:
         if tup.values[0] == 2:
-            collector.emit((0, 0), anchors=[*bolt.tuples, bolt.tuples[0]])
+            collector.emit((0, 0), anchors=anchors(bolt.tuples))
             for held in bolt.tuples:
                 collector.ack(held)
 
     bolt = Manual(run, OUTPUTS)
     task = Solo(topology(bolt, [("default", "shuffle", 1)], 7, 1), "b")
-    task.feed((1, 1), (2, 2), ids=RowIds([9, 9], [10, 20]))
+    task.feed((1, 1), (2, 2), ids=ids)
     task.run()
+    return task
+
+
+def test_a_row_with_two_anchors_of_one_root_carries_the_xor_of_two_ids() -> None:
+    task = held_together(lambda held: [*held, held[0]], RowIds([9, 9], [10, 20]))
     (frame,) = task.frames(FrameKind.DATA)
     assert frame.root_list() == [9]
     assert task.acks() == {9: 10 ^ 20 ^ frame.edge_list()[0]}
 
 
 def test_a_row_with_anchors_of_two_roots_carries_both() -> None:
-    def run(tup: Any, collector: Any) -> None:
-        if tup.values[0] == 2:
-            collector.emit((0, 0), anchors=bolt.tuples)
-            for held in bolt.tuples:
-                collector.ack(held)
-
-    bolt = Manual(run, OUTPUTS)
-    task = Solo(topology(bolt, [("default", "shuffle", 1)], 7, 1), "b")
-    task.feed((1, 1), (2, 2), ids=RowIds([8, 9], [10, 20]))
-    task.run()
+    task = held_together(list, RowIds([8, 9], [10, 20]))
     (frame,) = task.frames(FrameKind.DATA)
     assert (frame.anchoring, frame.count_list(), frame.root_list()) == (Anchoring.MULTI, [2], [8, 9])
     first, second = frame.edge_list()

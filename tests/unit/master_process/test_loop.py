@@ -111,25 +111,19 @@ def test_no_worker_starts_before_the_record_is_on_disk(loop: MasterLoop, around:
     assert around.records and around.alive == set(loop.master.membership.incarnations().items())
 
 
-def test_worker_whose_messages_were_lost_is_killed(loop: MasterLoop, around: Surroundings) -> None:
+@pytest.mark.parametrize(("sent", "damaged"), [(4, ""), (1, "its own")])
+def test_worker_whose_messages_were_lost_or_damaged_is_killed(
+    loop: MasterLoop, around: Surroundings, sent: int, damaged: str
+) -> None:
     loop.handle(Started())
     (worker, life), *_ = loop.master.membership.incarnations().items()
-    beat = control.Heartbeat(worker, life, 1, Epoch(1), "", {}, 4)
-    around.arrived = [(f"{worker}:{life}".encode(), control.encode(beat)), (b"stranger", b""), (b"0:1", b"\xc1")]
-    loop.turn()
-    assert (worker, life) not in around.alive
-    assert "it has sent 4, and 0 have arrived" in around.errors[0].message
-
-
-def test_worker_whose_message_was_damaged_is_killed(loop: MasterLoop, around: Surroundings) -> None:
-    loop.handle(Started())
-    (worker, life), *_ = loop.master.membership.incarnations().items()
-    beat = control.Heartbeat(worker, life, 1, Epoch(1), "", {}, 1)
+    beat = control.Heartbeat(worker, life, 1, Epoch(1), "", {}, sent)
     identity = f"{worker}:{life}".encode()
-    around.arrived = [(identity, b"\xc1"), (identity, control.encode(beat))]
+    before = [(identity, b"\xc1")] if damaged else []
+    around.arrived = [*before, (identity, control.encode(beat)), (b"stranger", b""), (b"0:1", b"\xc1")]
     loop.turn()
     assert (worker, life) not in around.alive
-    assert "it has sent 1, and 0 have arrived" in around.errors[0].message
+    assert f"it has sent {sent}, and 0 have arrived" in around.errors[0].message
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,11 @@ from typing import Any
 
 import pytest
 
-from topo import BasicBolt, BasicCollector, IterableSpout, ProcessBolt, TopologyBuilder, Tuple
+from tests.unit.observability.test_overview import Pass
+from topo import IterableSpout, ProcessBolt, TopologyBuilder
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.observability.status import describe, never_ran
 from topo.testing import TopologyTest
-
-
-class Pass(BasicBolt):
-    outputs = ("value",)
-
-    def execute(self, tup: Tuple, collector: BasicCollector) -> None:
-        collector.emit(tup.values)
 
 
 class Seen(ProcessBolt):

@@ -86,13 +86,6 @@ def test_a_bridge_merges_several_and_names_the_state_windows_to_be_merged() -> N
     windows.validate()
 
 
-def test_the_result_never_names_the_added_window_as_a_member() -> None:
-    windows, merges = in_flight({W(0, 4): W(0, 4)}), Merges()
-    windows.add(W(3, 9), merges)
-    (_, members, _, _) = merges.calls[0]
-    assert W(3, 9) not in members  # type: ignore[operator]
-
-
 def test_a_window_equal_to_an_existing_merged_one_keeps_the_link_to_its_contents() -> None:
     windows, merges = in_flight({W(0, 8): W(0, 4)}), Merges()
     assert windows.add(W(0, 8), merges)[0] == W(0, 8)

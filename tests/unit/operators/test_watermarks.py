@@ -207,10 +207,15 @@ def test_the_channel_that_holds_the_watermark_back_is_named() -> None:
 # The multiplexer of the splits of a source
 
 
-def test_immediate_outputs_are_combined_at_every_raise(out: Recorder) -> None:
+def of_two_splits(out: Recorder) -> WatermarkMultiplexer:
     multiplexer = WatermarkMultiplexer(out)
     multiplexer.register("a")
     multiplexer.register("b")
+    return multiplexer
+
+
+def test_immediate_outputs_are_combined_at_every_raise(out: Recorder) -> None:
+    multiplexer = of_two_splits(out)
     a, b = multiplexer.immediate("a"), multiplexer.immediate("b")
     a.watermark(5)
     assert out.taken() == []
@@ -221,9 +226,7 @@ def test_immediate_outputs_are_combined_at_every_raise(out: Recorder) -> None:
 
 
 def test_deferred_outputs_are_combined_at_the_tick_only(out: Recorder) -> None:
-    multiplexer = WatermarkMultiplexer(out)
-    multiplexer.register("a")
-    multiplexer.register("b")
+    multiplexer = of_two_splits(out)
     multiplexer.deferred("a").watermark(5)
     multiplexer.deferred("b").watermark(3)
     assert out.taken() == []
@@ -233,9 +236,7 @@ def test_deferred_outputs_are_combined_at_the_tick_only(out: Recorder) -> None:
 
 
 def test_an_idle_split_does_not_hold_the_others_back_and_all_idle_is_idle(out: Recorder) -> None:
-    multiplexer = WatermarkMultiplexer(out)
-    multiplexer.register("a")
-    multiplexer.register("b")
+    multiplexer = of_two_splits(out)
     multiplexer.immediate("a").watermark(5)
     multiplexer.immediate("b").mark_idle()
     assert out.taken() == [("watermark", 5)]
@@ -244,9 +245,7 @@ def test_an_idle_split_does_not_hold_the_others_back_and_all_idle_is_idle(out: R
 
 
 def test_emitting_on_an_idle_output_makes_it_active(out: Recorder) -> None:
-    multiplexer = WatermarkMultiplexer(out)
-    multiplexer.register("a")
-    multiplexer.register("b")
+    multiplexer = of_two_splits(out)
     multiplexer.immediate("b").mark_idle()
     multiplexer.immediate("b").watermark(1)
     out.taken()
@@ -279,9 +278,7 @@ def test_zero_outputs_put_nothing_out(out: Recorder) -> None:
 
 
 def test_unregistering_does_not_itself_put_anything_out(out: Recorder) -> None:
-    multiplexer = WatermarkMultiplexer(out)
-    multiplexer.register("a")
-    multiplexer.register("b")
+    multiplexer = of_two_splits(out)
     multiplexer.immediate("a").watermark(5)
     multiplexer.unregister("b")
     assert out.taken() == []

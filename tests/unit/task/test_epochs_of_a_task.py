@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests.tasks.bolts import between
 from tests.tasks.components import Plain, Scripted, Sink, chain
 from tests.tasks.solo import Solo
@@ -89,14 +93,17 @@ def test_a_frame_of_a_foreign_kind_is_malformed_and_leaves_the_edge_open() -> No
     assert task.values() == ["next"]
 
 
-def test_rows_of_an_unknown_stream_fail_their_roots_and_leave_the_edge_open() -> None:
+@pytest.mark.parametrize(("part", "wrong"), [("stream", 7), ("payload", b"\xc1" * 8)])
+def test_rows_of_an_unknown_stream_and_unreadable_values_fail_their_roots_and_leave_the_edge_open(part: str, wrong: Any) -> None:
     task = between()
     ids = task.fresh(1)
+    good = len(task.out)
     task.feed(1, ids=ids)
-    task.task.inbound.queue[-1][1].stream = 7
+    setattr(task.task.inbound.queue[-1][1], part, wrong)
     task.run()
     assert task.roots(FrameKind.FAIL) == ids.roots
     assert task.task.counters.malformed_frames == 1
+    assert len(task.out) > good
     task.feed("next")
     task.run()
     assert task.values() == ["next"]
@@ -107,22 +114,6 @@ def test_bytes_that_are_no_frame_are_counted_and_dropped() -> None:
     for junk in (b"", b"x" * 100, encode(open_frame(task.stamp(1), 2, SenderStatus.ACTIVE))[:-1]):
         task.handle(FrameArrived(junk))
     assert task.task.counters.malformed_frames == 3
-
-
-def test_unreadable_values_fail_their_roots_and_leave_the_edge_open() -> None:
-    task = between()
-    ids = task.fresh(1)
-    good = len(task.out)
-    task.feed(1, ids=ids)
-    frame = task.task.inbound.queue[-1][1]
-    frame.payload = b"\xc1" * 8
-    task.run()
-    assert task.roots(FrameKind.FAIL) == ids.roots
-    assert task.task.counters.malformed_frames == 1
-    assert len(task.out) > good
-    task.feed("next")
-    task.run()
-    assert task.values() == ["next"]
 
 
 def test_routes_of_an_epoch_that_is_adopted_already_change_nothing() -> None:

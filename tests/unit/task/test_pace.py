@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,22 +25,13 @@ def test_a_long_slice_halves_the_next_one_down_to_a_single_tuple() -> None:
     assert sizes == [8, 4, 2, 1, 1]
 
 
-def test_a_long_slice_of_few_tuples_lowers_the_size_below_its_own() -> None:
+@pytest.mark.parametrize(("tuples", "seconds", "size"), [(2, 0.1, 1), (3, 0.0001, 8), (8, 0.004, 8)])
+def test_a_long_slice_lowers_the_size_below_its_own_and_one_not_full_or_near_its_target_leaves_it_alone(
+    tuples: int, seconds: float, size: int
+) -> None:
     pace = AdaptiveSliceSize(0.005, 100)
-    pace.note(2, 0.1)
-    assert pace.size == 1
-
-
-def test_a_slice_that_was_not_full_leaves_the_size_unchanged() -> None:
-    pace = AdaptiveSliceSize(0.005, 100)
-    pace.note(3, 0.0001)
-    assert pace.size == 8
-
-
-def test_a_slice_near_its_target_leaves_the_size_alone() -> None:
-    pace = AdaptiveSliceSize(0.005, 100)
-    pace.note(8, 0.004)
-    assert pace.size == 8
+    pace.note(tuples, seconds)
+    assert pace.size == size
 
 
 def test_a_size_of_one_grows_again() -> None:

@@ -215,24 +215,26 @@ def test_actions_that_wait_run_before_the_close_and_later_ones_are_refused() -> 
     assert not solo.task.has_work
 
 
+class Emitting(BlockingSpout):
+    outputs = ("value",)
+
+    def open(self, context: Any, collector: Any) -> None:
+        self.collector = collector
+
+    def cancel(self) -> None:
+        pass
+
+
 def test_the_thread_of_a_blocking_spout_enters_through_the_mailbox_and_ends_with_it() -> None:
     ended = threading.Event()
 
-    class Source(BlockingSpout):
-        outputs = ("value",)
-
-        def open(self, context: Any, collector: Any) -> None:
-            self.collector = collector
-
+    class Source(Emitting):
         def run(self) -> None:
             try:
                 for number in count():
                     self.collector.emit((number,), message_id=number)
             finally:
                 ended.set()
-
-        def cancel(self) -> None:
-            pass
 
     runner = BlockingSpoutRunner(Source())
     solo = Solo(chain(runner, Sink(), max_spout_pending=5), "a")
@@ -247,11 +249,8 @@ def test_the_thread_of_a_blocking_spout_enters_through_the_mailbox_and_ends_with
 
 
 def test_a_blocking_spout_may_change_what_it_has_emitted() -> None:
-    class Source(BlockingSpout):
+    class Source(Emitting):
         outputs = ("value", "more")
-
-        def open(self, context: Any, collector: Any) -> None:
-            self.collector = collector
 
         def run(self) -> None:
             row: list[Any] = [0, {"n": 0}]
@@ -259,9 +258,6 @@ def test_a_blocking_spout_may_change_what_it_has_emitted() -> None:
                 row[0] = row[1]["n"] = number
                 self.collector.emit(row)
             emitted.set()
-
-        def cancel(self) -> None:
-            pass
 
     emitted = threading.Event()
     runner = BlockingSpoutRunner(Source())
@@ -274,20 +270,12 @@ def test_a_blocking_spout_may_change_what_it_has_emitted() -> None:
 
 @pytest.mark.parametrize("bad", [None, 3])
 def test_a_blocking_spout_has_no_pauses_after_watermarks_and_a_bad_one_takes_no_row_along(bad: int | None) -> None:
-    class Source(BlockingSpout):
-        outputs = ("value",)
-
-        def open(self, context: Any, collector: Any) -> None:
-            self.collector = collector
-
+    class Source(Emitting):
         def run(self) -> None:
             for number in range(100):
                 self.collector.emit((number,), timestamp=number)
                 self.collector.emit_watermark("none" if number == bad else number)
             emitted.set()
-
-        def cancel(self) -> None:
-            pass
 
     emitted = threading.Event()
     runner = BlockingSpoutRunner(Source())
@@ -307,21 +295,14 @@ def test_a_blocking_spout_has_no_pauses_after_watermarks_and_a_bad_one_takes_no_
 
 
 def test_a_blocking_spout_whose_run_exits_is_reported_and_run_again() -> None:
-    class Source(BlockingSpout):
-        outputs = ("value",)
+    class Source(Emitting):
         runs = 0
-
-        def open(self, context: Any, collector: Any) -> None:
-            self.collector = collector
 
         def run(self) -> None:
             self.runs += 1
             if self.runs == 1:
                 sys.exit("no source")
             self.collector.emit((self.runs,), message_id=1)
-
-        def cancel(self) -> None:
-            pass
 
     runner = BlockingSpoutRunner(Source(), pause_s=0.0)
     solo = Solo(chain(runner, Sink()), "a")

@@ -28,12 +28,6 @@ def test_nothing_is_committed_at_first() -> None:
     assert tracker.committed is None
 
 
-def test_a_tracker_starts_from_the_stored_position() -> None:
-    tracker, still_open = start(42, 43, committed=41)
-    assert done(tracker, still_open, 43) == 41
-    assert done(tracker, still_open, 42) == 43
-
-
 def test_the_commit_stops_before_the_first_open_position() -> None:
     tracker, still_open = start(1, 2, 3, 4)
     assert done(tracker, still_open, 4, 1, 3) == 1

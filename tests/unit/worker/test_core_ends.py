@@ -42,18 +42,30 @@ def test_the_first_reason_to_end_stands() -> None:
     assert host.worker.exit is not None and "first" in host.worker.exit.why
 
 
-def test_an_exception_that_ends_the_process_is_reported_and_has_an_exit_code() -> None:
+class NoText(Exception):
+    def __str__(self) -> str:
+        return self.detail  # type: ignore[attr-defined, no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "message"),
+    [
+        (OSError("no database"), "OSError", "no database"),
+        (NoText(), "NoText", "(its text cannot be read: AttributeError)"),
+    ],
+)
+def test_an_exception_that_ends_the_process_is_reported_and_has_an_exit_code(raised: Exception, kind: str, message: str) -> None:
     class Broken(Plain):
         def prepare(self, context: Any) -> None:
-            raise OSError("no database")
+            raise raised
 
     topology, _ = word_count(Scripted(LINES), counted=Broken())
     host = Hosted(topology, starts=False)
     host.send(routes(host.plan, 1))
     assert host.worker.exit is not None
-    assert (host.worker.exit.code, host.worker.exit.why) == (EXIT_CRASHED, "component 'c' raised OSError: no database")
+    assert (host.worker.exit.code, host.worker.exit.why) == (EXIT_CRASHED, f"component 'c' raised {kind}: {message}")
     (error,) = host.messages(control.ComponentError)
-    assert (error.component, error.kind, error.message, error.file) == ("c", "OSError", "no database", __file__)
+    assert (error.component, error.kind, error.message, error.file) == ("c", kind, message, __file__)
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
@@ -69,24 +81,6 @@ def test_an_exit_of_user_code_ends_the_process_with_its_report(kind: type[BaseEx
     assert (host.worker.exit.code, host.worker.exit.why) == (EXIT_CRASHED, f"component 'c' raised {kind.__name__}: enough")
     (error,) = host.messages(control.ComponentError)
     assert (error.component, error.kind, error.file) == ("c", kind.__name__, __file__)
-
-
-def test_an_exception_without_a_text_ends_the_process_with_its_report() -> None:
-    class NoText(Exception):
-        def __str__(self) -> str:
-            return self.detail  # type: ignore[attr-defined, no-any-return]
-
-    class Broken(Plain):
-        def prepare(self, context: Any) -> None:
-            raise NoText
-
-    topology, _ = word_count(Scripted(LINES), counted=Broken())
-    host = Hosted(topology, starts=False)
-    host.send(routes(host.plan, 1))
-    text = "(its text cannot be read: AttributeError)"
-    assert host.worker.exit is not None and host.worker.exit.why == f"component 'c' raised NoText: {text}"
-    (error,) = host.messages(control.ComponentError)
-    assert (error.kind, error.message) == ("NoText", text)
 
 
 def test_a_crash_leaves_the_note_of_what_was_in_flight_with_its_positions() -> None:
