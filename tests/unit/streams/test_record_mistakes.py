@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, TypedDict
 import msgspec
 import pytest
 
+from tests.unit.streams.test_programs import run
 from topo.errors import TopologyError, UserError
 from topo.streams import Stream, StreamBuilder, Tumbling, Windowed, agg
 from topo.streams.records import layout_of
-from topo.testing import StreamTest, TopologyTest
+from topo.testing import StreamTest
 
 
 class Click(msgspec.Struct):
@@ -34,60 +35,37 @@ class Color(Enum):
 
 @pytest.mark.parametrize("key", [[1], float("nan"), {1}, (1, [2])])
 def test_a_value_that_cannot_be_a_key_fails_its_record(key: Any) -> None:
-    def build() -> Any:
-        flow = StreamBuilder("program")
-        flow.from_iterable(["a"]).key_by(lambda _word: key).count().to(print)
-        return flow.build()
-
-    test = TopologyTest(build, attempts=1)
-    test.run()
-    (error,) = test.errors()
+    (error,) = run(lambda flow: flow.from_iterable(["a"]).key_by(lambda _word: key).count().to(print), attempts=1).errors()
     assert error.message.startswith("the key function returned ") and error.file.endswith("test_record_mistakes.py")
 
 
 def test_a_record_that_a_source_cannot_send_is_reported_without_a_line_of_generated_code() -> None:
-    def build() -> Any:
-        flow = StreamBuilder("program")
+    def draw(flow: StreamBuilder) -> None:
         flow.from_iterable(lambda: [["a"]]).to(print)
-        return flow.build()
 
-    test = TopologyTest(build)
-    test.run()
-    (error,) = test.errors()
+    (error,) = run(draw).errors()
     assert "gives a list, and its type is not known here" in error.message
     assert error.message.startswith("from_iterable at test_record_mistakes.py:")
-    assert (error.file, error.line) == (__file__, build.__code__.co_firstlineno + 2)
+    assert (error.file, error.line) == (__file__, draw.__code__.co_firstlineno + 1)
 
 
 def test_a_record_of_unknown_type_is_reported_with_the_line_of_the_join_that_made_it() -> None:
-    def build() -> Any:
-        flow = StreamBuilder("program")
+    def draw(flow: StreamBuilder) -> None:
         words = flow.from_iterable(["a"]).key_by(lambda word: word)
         table = flow.from_iterable(["b"], name="table").key_by(lambda word: word).latest()
         joined = words.left_join_table(table, lambda word, _row: Click(word, 1), name="joined")
         joined.values().filter(lambda click: click.at > 0).rebalance(parallelism=2).to(print)
-        return flow.build()
 
-    test = TopologyTest(build, attempts=1)
-    test.run()
-    (error,) = test.errors()
-    line = build.__code__.co_firstlineno + 4
+    (error,) = run(draw, attempts=1).errors()
+    line = draw.__code__.co_firstlineno + 3
     assert error.message.startswith(f"join_table 'joined' at test_record_mistakes.py:{line} gives a Click")
     assert error.line == line
 
 
 def test_items_that_a_source_cannot_send_are_dead_letters_and_the_others_follow() -> None:
     """The first one was met again and again, and the run never ended."""
-
-    def build() -> Any:
-        flow = StreamBuilder("program")
-        flow.from_iterable(lambda: [Click("a", 1), "b", Total(3), Click("d", 4)], of=Click).map(lambda c: c.user, name="m").to(
-            print
-        )
-        return flow.build()
-
-    test = TopologyTest(build)
-    test.run()
+    items = [Click("a", 1), "b", Total(3), Click("d", 4)]
+    test = run(lambda flow: flow.from_iterable(lambda: items, of=Click).map(lambda c: c.user, name="m").to(print))
     assert test.emitted("items") == [("a", 1), ("d", 4)]
     assert [dead.values for dead in test.dead_letters()] == [("b",), (Total(3),)]
     assert "was given a str, where records are of Click" in test.dead_letters()[0].why
@@ -255,14 +233,10 @@ MERGED = "; streams of several types are merged: make one type of them before, a
     ids=["join", "table"],
 )
 def test_no_record_of_merged_streams_is_advised_to_declare_a_type_that_merge_does_not_take(change: Any) -> None:
-    def build() -> Any:
-        flow = StreamBuilder("program")
+    def draw(flow: StreamBuilder) -> None:
         change(merged(flow.from_iterable(["a"])).key_by(lambda _record: 1)).to(print)
-        return flow.build()
 
-    test = TopologyTest(build, attempts=1)
-    test.run()
-    (error,) = test.errors()
+    (error,) = run(draw, attempts=1).errors()
     assert error.message.endswith(MERGED)
 
 
@@ -280,15 +254,12 @@ def test_nor_is_one_that_is_collected() -> None:
 def test_a_mistake_that_a_record_shows_fails_that_record_at_the_line_of_its_operator(case: str) -> None:
     change, kind, message = AT_THE_RECORD[case]
 
-    def build() -> Any:
-        flow = StreamBuilder("program")
+    def draw(flow: StreamBuilder) -> None:
         good, wrong = flow.from_iterable(["a", "b"], name="words").branch(lambda word: word == "b")
         good.to(print)
         change(wrong).to(print)
-        return flow.build()
 
-    test = TopologyTest(build, attempts=1)
-    test.run()
+    test = run(draw, attempts=1)
     (error,) = test.errors()
     assert (error.kind, Path(error.file).name) == (kind, "test_record_mistakes.py") and message in error.message
     assert test.status()["dead_letters"] == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 from decimal import Decimal
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from tests.unit.connectors.drive import tracked
-from topo import BasicBolt, UserError
+from tests.unit.streams.test_programs import Keep, run
+from topo import UserError
 from topo.api.context import TaskContext
 from topo.api.streams import declared_streams
 from topo.emission.collectors import AnchoringCollector
@@ -23,7 +24,7 @@ from topo.streams.graph import Site
 from topo.streams.records import UNKNOWN, layout_of
 from topo.streams.results import EmitWhen
 from topo.streams.value_checks import check_key
-from topo.testing import CRASH, END, PAUSE, TopologyTest
+from topo.testing import CRASH, PAUSE
 
 
 class Total(msgspec.Struct):
@@ -99,17 +100,6 @@ def test_state_of_another_operator_is_refused(kind: str, when: EmitWhen, record:
         bolt_of(record, kind, when).restore(stored(Total(1, 2)))
 
 
-def run(draw: Callable[[StreamBuilder], object], items: Sequence[Any], **settings: Any) -> TopologyTest:
-    def build() -> Any:
-        flow = StreamBuilder("program")
-        draw(flow)
-        return flow.build()
-
-    test = TopologyTest(build, sources={"items": [*items, END]}, **settings)
-    test.run()
-    return test
-
-
 def append(words: dict[str, list[int]], word: str) -> dict[str, list[int]]:
     words.setdefault(word, []).append(1)
     return words
@@ -127,7 +117,7 @@ def test_state_that_a_checkpoint_would_change_fails_its_record(initial: Any, fol
     def draw(flow: StreamBuilder) -> None:
         flow.from_iterable([""]).key_by(lambda word: word).fold(initial, fold).map(len).values().to(print)
 
-    (error,) = run(draw, ["a"], attempts=1).errors()
+    (error,) = run(draw, {"items": ["a"]}, attempts=1).errors()
     assert "keeps a list, and its type is not known here" in error.message and "of=dict[str, list[int]]" in error.message
 
 
@@ -159,7 +149,7 @@ def test_state_that_no_checkpoint_can_store_fails_its_record(initial: Any, fold:
         keyed = flow.from_iterable([""]).key_by(lambda word: word)
         keyed.fold(initial, fold, emit=AT_END).map(lambda state: 1).values().to(print)
 
-    test = run(draw, ["a", "a"], attempts=1, checkpoint_interval="10ms")
+    test = run(draw, {"items": ["a", "a"]}, attempts=1, checkpoint_interval="10ms")
     errors = test.errors()
     assert len(errors) == 2
     for error in errors:
@@ -177,7 +167,7 @@ def test_state_that_no_checkpoint_stores_may_be_anything(initial: Any, fold: Any
         keyed = flow.from_iterable([""]).key_by(lambda word: word)
         keyed.fold(initial, fold, emit=AT_END).map(lambda state: 1).values().to(seen.append)
 
-    run(draw, ["a", "a"], attempts=1).assert_all_acked()
+    run(draw, {"items": ["a", "a"]}, attempts=1).assert_all_acked()
     assert seen == [1]
 
 
@@ -198,7 +188,7 @@ def test_a_declared_dict_of_lists_comes_back_with_its_lists() -> None:
         keyed = flow.from_iterable([""]).key_by(lambda word: word)
         keyed.fold({}, append, of=dict[str, list[int]], emit=AT_END, name="lists").values().to(seen.append)
 
-    test = run(draw, ["a", PAUSE("1s"), CRASH("lists"), "a"], checkpoint_interval="10ms")
+    test = run(draw, {"items": ["a", PAUSE("1s"), CRASH("lists"), "a"]}, checkpoint_interval="10ms")
     assert [one.kind for one in test.errors()] == ["WorkerLost"]
     assert seen == [{"a": [1, 1]}]
 
@@ -214,16 +204,6 @@ def test_unknown_state_of_scalars_and_tuples_is_admitted() -> None:
     assert check is not None and check((1, {"a": (2, {3})})) == (1, {"a": (2, {3})})
     with pytest.raises(UserError, match="was given a Swapped, where records are of Total"):
         layout_of(Total).state_check("fold")(Swapped(1, 2))  # type: ignore[misc]
-
-
-class Keep(BasicBolt):
-    """Remembers rows."""
-
-    def __init__(self, rows: list[Any]) -> None:
-        self.rows = rows
-
-    def execute(self, tup: Any, collector: Any) -> None:
-        self.rows.append(tuple(tup.values))
 
 
 def failing(times: int) -> Callable[[int], int]:
@@ -248,7 +228,7 @@ def test_a_result_whose_chain_raises_once_is_emitted_later(when: EmitWhen) -> No
         # The first copy is emitted before the second raises.
         keyed.count(emit=when).flat_map(lambda n: [1, n]).map(check).to(Keep(seen))
 
-    test = run(draw, ["a", "b", "b", PAUSE("3s")])
+    test = run(draw, {"items": ["a", "b", "b", PAUSE("3s")]})
     test.assert_all_acked()
     assert sorted(seen) == [("a", 1), ("a", 1), ("b", 1), ("b", 2)]
 
@@ -261,7 +241,7 @@ def test_a_result_whose_chain_keeps_raising_fails_the_run_and_no_other_result(wh
     def draw(flow: StreamBuilder) -> None:
         flow.from_iterable([""]).key_by(lambda word: word).count(emit=when).map(check).to(seen.append)
 
-    test = run(draw, ["a", "b", "b"])
+    test = run(draw, {"items": ["a", "b", "b"]})
     assert seen == [("a", 1)]
     assert test.outcome is not None and test.outcome.exit_code == 1
     assert any("1 results of count" in error.message and "'b'" in error.message for error in test.errors())
@@ -274,7 +254,7 @@ def test_a_chain_that_changes_the_record_does_not_change_the_state() -> None:
         totals = flow.from_iterable([1]).gather().fold({"n": 0}, lambda total, n: {"n": total["n"] + n})
         totals.map(lambda total: total.pop("n")).values().to(seen.append)
 
-    run(draw, [1, 2]).assert_all_acked()
+    run(draw, {"items": [1, 2]}).assert_all_acked()
     assert seen == [1, 3]
 
 
@@ -302,9 +282,9 @@ def test_a_record_that_would_arrive_as_another_is_refused() -> None:
     def opened(flow: StreamBuilder) -> None:
         flow.from_iterable([1]).map(lambda n: [Total(n, n)], of=list).rebalance(parallelism=1).to(print)
 
-    (error,) = run(cut, [1], attempts=1).errors()
+    (error,) = run(cut, {"items": [1]}, attempts=1).errors()
     assert "was given a Special, where records are of Total" in error.message
-    (error,) = run(opened, [1], attempts=1).errors()
+    (error,) = run(opened, {"items": [1]}, attempts=1).errors()
     assert "declare list[Total]" in error.message
     with pytest.raises(UserError, match=r"takes passed \(InitVar\)"):
         layout_of(Passed)
@@ -331,7 +311,7 @@ def test_a_record_that_is_replayed_behind_the_end_of_the_input_is_in_a_result(wh
         flow.config(delivery="at_least_once")
         flow.from_iterable([1]).gather().fold(0, add, emit=when).values().to(seen.append)
 
-    run(draw, items).assert_all_acked()
+    run(draw, {"items": items}).assert_all_acked()
     assert seen[-1] == sum(items)
 
 
