@@ -111,7 +111,7 @@ class SourceMessages:
         return self._book.next_deadline(now, len(self.pending))
 
     def deadlines(self) -> list[float | None]:
-        """When `expire` and `commit` want to be called."""
+        """When `expire` and `positions.send` want to be called."""
         return [
             self.pending.next_deadline if len(self.pending) else None,
             self.positions.deadline,
@@ -132,10 +132,6 @@ class SourceMessages:
         return self._latency.snapshot()
 
     # -- emitted ---------------------------------------------------------------------------------------------------------
-
-    def open(self, committed: bytes | None, attempts: bytes | None) -> Any:
-        """Take the position and the attempts that were stored when the spout ran last; return the position."""
-        return self.positions.restore(committed, attempts)
 
     def accept(self, messages: Sequence[Any], rows: Iterable[SentRow]) -> list[int] | None:
         """Take over messages that the spout has just emitted.
@@ -338,10 +334,6 @@ class SourceMessages:
         """Return the positions of those of the roots that are pending here as a packed array; nothing where none is."""
         found = self.positions.positions_of([message for message, _, _ in self.pending.find(roots)])
         return pack_or_say_each(self._codec, found) if found else b""
-
-    def commit(self, now: float, *, at_once: bool = False) -> None:
-        """Report the position up to which everything is done, now and then, when it has changed."""
-        self.positions.send(now, at_once=at_once)
 
     def validate(self) -> None:
         """Assert the invariants."""

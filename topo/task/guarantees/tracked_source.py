@@ -84,16 +84,16 @@ class TrackedSource(SourceGuarantee):
         messages = self.source_messages
         if not self._is_started:
             self._is_started = True
-            return SourceStart(messages.open(event.committed, event.attempts))
+            return SourceStart(messages.positions.restore(event.committed, event.attempts))
         messages.reset(event.routes.suspects, event.routes.alone, now)
         if event.routes.suspects:
             # Stored before they are tried: the next trial may take this process down as well.
-            messages.commit(now, at_once=True)
+            messages.positions.send(now, at_once=True)
         return None
 
     def close(self, now: float) -> None:
         """Report the position up to which all messages are done."""
-        self.source_messages.commit(now, at_once=True)
+        self.source_messages.positions.send(now, at_once=True)
 
     def positions_of(self, roots: Iterable[int]) -> bytes:
         """Return the positions of those of the roots that are pending here as a packed array; nothing where none is."""
@@ -239,7 +239,7 @@ class TrackedSource(SourceGuarantee):
         if self._ids_since is not None and now >= self._ids_since + IN_PASSING * self._state.config.flush_interval_s:
             self.flush(now)
         self.source_messages.expire(now)
-        self.source_messages.commit(now)
+        self.source_messages.positions.send(now)
 
     def deadlines(self) -> Iterable[float | None]:
         """Return when messages time out, when those on edges are kept alive, and when positions are to be reported."""
