@@ -48,7 +48,7 @@ def positions_pass_unwritten_dead_letters(patch: pytest.MonkeyPatch) -> None:
 
     def early(self: SourceMessages, message: tuple[str, Any], record: Any, error: Exception | None) -> None:
         pass_over(self, message, record, error)
-        self._positions.partitions.reach(*message)
+        self.positions.partitions.reach(*message)
 
     patch.setattr(SourceMessages, "pass_over", early)
 
