@@ -202,6 +202,6 @@ class CheckpointedInputs(InputGuarantee):
             self._snapshots.report_published(event.checkpoint)
 
     def _publish(self, checkpoint: int) -> None:
-        self.output.publish(checkpoint)
+        self.output.dead_letters.publish(checkpoint)
         if self._staged is not None:
             self._staged.complete(checkpoint)

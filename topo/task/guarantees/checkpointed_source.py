@@ -202,7 +202,7 @@ class CheckpointedSource(SourceGuarantee):
     def _give_up(self, values: Any, error: Exception, position: Any = None) -> None:
         """Make a dead letter of the next checkpoint. With too many of them the source waits, so that one is to come soon."""
         self.output.give_up(values, error, self._emission.attempts, position)
-        if self.output.fullness >= 0.5:
+        if self.output.dead_letters.fullness >= 0.5:
             self._want_checkpoint()
 
     # -- checkpoints -----------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class CheckpointedSource(SourceGuarantee):
         before = self.uncommitted.covered
         self.uncommitted.complete(checkpoint)
         self._counters.acked += self.uncommitted.covered - before
-        self.output.publish(checkpoint)
+        self.output.dead_letters.publish(checkpoint)
         if self._partitions is not None:
             self._partitions.publish(checkpoint)
 
@@ -292,7 +292,7 @@ class CheckpointedSource(SourceGuarantee):
     def room(self) -> int:
         """How many messages the spout may emit. Those of a source with positions are not kept; its bad records are."""
         if self.is_retrying:
-            return self._limit if self.output.fullness < 1 else 0
+            return self._limit if self.output.dead_letters.fullness < 1 else 0
         return self._limit - self.uncommitted.uncovered - self.uncommitted.unreported
 
     @property

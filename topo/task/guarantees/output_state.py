@@ -20,6 +20,7 @@ class OutputState:
         watermarks: event time of its output.
 
     Attributes:
+        dead_letters: those that no complete checkpoint covers.
         messages: handlers of the master's messages.
     """
 
@@ -27,26 +28,17 @@ class OutputState:
         state = self._state = parts.state
         self._watermarks = watermarks
         self._causes = parts.reports.causes
-        self._dead_letters = PendingDeadLetters(state.id, parts.env.codec, parts.env.ids, parts.reports.to_master)
+        self.dead_letters = PendingDeadLetters(state.id, parts.env.codec, parts.env.ids, parts.reports.to_master)
         self.messages: MessageHandlers = {DeadLettersStored: self._on_stored}
 
     def give_up(self, values: Any, error: BaseException | str, attempts: int = 1, position: Any = None) -> None:
         """Make a dead letter of a row, an input, or the values that a call was made for. `position`: of a source's record."""
         why = error if isinstance(error, str) else str(self._causes.of(error))
-        self._dead_letters.add(values, why, attempts, position)
-
-    @property
-    def fullness(self) -> float:
-        """How many dead letters wait for a checkpoint, as a part of what may wait."""
-        return self._dead_letters.fullness
-
-    def publish(self, checkpoint: int) -> None:
-        """Have the dead letters stored that a complete checkpoint covers."""
-        self._dead_letters.publish(checkpoint)
+        self.dead_letters.add(values, why, attempts, position)
 
     def snapshot(self, checkpoint: int) -> dict[str, Any]:
         """Return the watermark, and the dead letters that no checkpoint covers."""
-        return {"watermark": self._watermarks.latest, STATE_KEY: self._dead_letters.snapshot(checkpoint)}
+        return {"watermark": self._watermarks.latest, STATE_KEY: self.dead_letters.snapshot(checkpoint)}
 
     def restore(self, *, restores_end: bool) -> None:
         """Restore the checkpoint that the epoch begins with.
@@ -55,10 +47,10 @@ class OutputState:
             restores_end: whether the watermark behind all rows is restored as well.
         """
         parts = [part.values for part in self._state.restored]
-        self._dead_letters.restore([part[STATE_KEY] for part in parts if STATE_KEY in part], self._state.restore_point)
+        self.dead_letters.restore([part[STATE_KEY] for part in parts if STATE_KEY in part], self._state.restore_point)
         marks = [part["watermark"] for part in parts if "watermark" in part]
         if marks and (restores_end or min(marks) < MAX_WATERMARK):
             self._watermarks.restore(min(marks))
 
     def _on_stored(self, event: DeadLettersStored, now: float) -> None:
-        self._state.counters.dead_lettered += self._dead_letters.stored(event.ids)
+        self._state.counters.dead_lettered += self.dead_letters.stored(event.ids)
