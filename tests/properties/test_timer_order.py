@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,49 +91,34 @@ class Service:
         return sorted(fired, key=repr)
 
 
-@given(STEPS)
+@pytest.mark.parametrize("kind", ["event", "processing"])
+@given(steps=STEPS)
 @settings(max_examples=300)
-def test_event_timers_fire_as_a_sorted_list_says_also_across_snapshots(steps: list[tuple[Any, ...]]) -> None:
+def test_timers_fire_as_a_sorted_list_says_also_across_snapshots(kind: str, steps: list[tuple[Any, ...]]) -> None:
     service, model = Service(), Model()
     for step in steps:
         match step:
             case "register", key, namespace, timestamp:
                 service.keys.key = key
-                service.timers.register_event_timer(namespace, timestamp)
+                getattr(service.timers, f"register_{kind}_timer")(namespace, timestamp)
                 model.timers.add((timestamp, key, namespace))
             case "delete", key, namespace, timestamp:
                 service.keys.key = key
-                service.timers.delete_event_timer(namespace, timestamp)
+                getattr(service.timers, f"delete_{kind}_timer")(namespace, timestamp)
                 model.timers.discard((timestamp, key, namespace))
             case "advance", until:
-                service.timers.advance_watermark(until)
-                assert service.take_fired() == model.advance(until)
-            case _:
-                service = Service(snapshot=service.services.snapshot())
-        assert service.timers.event_timers == len(model.timers)
-
-
-@given(STEPS)
-@settings(max_examples=300)
-def test_processing_timers_fire_as_a_sorted_list_says_with_one_clock_timer_at_most(steps: list[tuple[Any, ...]]) -> None:
-    service, model = Service(), Model()
-    for step in steps:
-        match step:
-            case "register", key, namespace, timestamp:
-                service.keys.key = key
-                service.timers.register_processing_timer(namespace, timestamp)
-                model.timers.add((timestamp, key, namespace))
-            case "delete", key, namespace, timestamp:
-                service.keys.key = key
-                service.timers.delete_processing_timer(namespace, timestamp)
-                model.timers.discard((timestamp, key, namespace))
-            case "advance", until:
-                service.clock.advance_to(until + 1)
+                if kind == "event":
+                    service.timers.advance_watermark(until)
+                else:
+                    service.clock.advance_to(until + 1)
                 assert service.take_fired() == model.advance(until)
             case _:
                 service = Service(service.clock.now_ms(), service.services.snapshot())
-        assert service.clock.pending <= 1
-        assert service.clock.pending == 1 or not model.timers
+        if kind == "event":
+            assert service.timers.event_timers == len(model.timers)
+        else:
+            assert service.clock.pending <= 1, "one timer of the clock at most"
+            assert service.clock.pending == 1 or not model.timers
 
 
 @given(

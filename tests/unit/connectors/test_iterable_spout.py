@@ -65,6 +65,16 @@ def test_one_call_emits_one_item_so_that_an_endless_source_can_be_paused() -> No
     assert collector.streams[0].rows == [(0,), (1,), (2,), (3,), (4,)]
 
 
+def raise_thrice(spout: IterableSpout) -> None:
+    """Have a spout read until it has raised three times."""
+    errors = 0
+    while errors < 3:
+        try:
+            spout.next_tuple()
+        except OSError:
+            errors += 1
+
+
 def test_a_source_that_raises_has_not_ended() -> None:
     def broken() -> Iterator[Any]:
         yield 1
@@ -73,12 +83,7 @@ def test_a_source_that_raises_has_not_ended() -> None:
     spout = IterableSpout(broken)
     collector = opened(spout)
     spout.next_tuple()
-    errors = 0
-    while errors < 3:
-        try:
-            spout.next_tuple()
-        except OSError:
-            errors += 1
+    raise_thrice(spout)
     assert not collector.ended
     assert collector.streams[0].rows == [(1,)]
 
@@ -198,12 +203,7 @@ def test_error_while_skipping_is_raised_again_and_is_no_end() -> None:
 
     spout = IterableSpout(items)
     collector = opened(spout, committed=5)
-    errors = 0
-    while errors < 3:
-        try:
-            spout.next_tuple()
-        except OSError:
-            errors += 1
+    raise_thrice(spout)
     assert not collector.ended
 
 
