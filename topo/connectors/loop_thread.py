@@ -96,8 +96,6 @@ class LoopThread(Generic[Item, Message]):
         main: runs until it is cancelled, or has no more to do.
         executor: of the task's context; None outside of a running topology: the task has to ask then.
         report: called on the task's thread with what `main` has raised, and with what its coroutines have reported.
-        on_items: called on the task's thread when items have come: it takes all. A spout needs none, since `next_tuple` follows
-            each mail.
         most_items: items that wait for the task.
         most_messages: messages that wait for the loop.
         name: of the thread.
@@ -113,7 +111,6 @@ class LoopThread(Generic[Item, Message]):
         executor: Executor | None,
         report: Callable[[BaseException], object],
         *,
-        on_items: Callable[[], object] | None = None,
         most_items: int = 1000,
         most_messages: int = 1000,
         name: str = "topo-loop",
@@ -121,7 +118,7 @@ class LoopThread(Generic[Item, Message]):
     ) -> None:
         if most_items < 1 or most_messages < 1:
             raise UserError(f"a loop's queues need room for one at least; got {most_items} items, {most_messages} messages")
-        self._main, self._executor, self._report, self._on_items = main, executor, report, on_items
+        self._main, self._executor, self._report = main, executor, report
         self._most_items, self._most_messages = most_items, most_messages
         self._name, self._first_pause_s = name, pause_s
         self._state = LoopThreadState.NEW
@@ -228,8 +225,6 @@ class LoopThread(Generic[Item, Message]):
     def _on_mail(self) -> None:
         self._is_mail_posted = False
         self._report_errors()
-        if self._on_items is not None and self._items:
-            self._on_items()
 
     # -- the loop's side -------------------------------------------------------------------------------------------------
 

@@ -47,8 +47,8 @@ class OneTarget:
 
     partitions = True
 
-    def __init__(self, position: int = 0) -> None:
-        self._shares: list[TargetShare] = [(position, EVERY_ROW)]
+    def __init__(self) -> None:
+        self._shares: list[TargetShare] = [(0, EVERY_ROW)]
 
     def split(self, rows: Rows) -> list[TargetShare]:
         """Give every row to the one target."""

@@ -85,13 +85,11 @@ class MasterShell:
         on_progress: Watcher | None = None,
         on_incident: Incident | None = None,
         asked: list[MasterEvent] | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         descriptors.ensure(descriptors.of_master(job.plan), f"the master of {job.plan.name!r}")
         self._job = job
         self._launcher = launcher
         self._on_progress = on_progress
-        self._clock = clock
         self._sockets = make_socket_folder(os.environ)
         config = job.plan.config
         keys = new_key_pair() if config.transport == "tcp" else None
@@ -127,12 +125,12 @@ class MasterShell:
             self._restored.folder,
         )
         self._check_folder = partial(job.folder.check_identity, job.folder.lock_identity())
-        self._recorder = Recorder(job, progress, self.link.client_endpoint, clock, on_incident, self._check_folder)
+        self._recorder = Recorder(job, progress, self.link.client_endpoint, time.monotonic, on_incident, self._check_folder)
         parts_endpoint = self._parts.endpoint if self._parts is not None else ""
         starter = WorkerStarter(job, launcher, self.link, self._sockets, keys, digest, served, parts_endpoint, self._before_start)
-        self.loop = MasterLoop(self.master, self.link, starter, self._recorder, self._keeper, clock, asked)
+        self.loop = MasterLoop(self.master, self.link, starter, self._recorder, self._keeper, time.monotonic, asked)
         self._figures = ProcessFigures()
-        asked_for = questions(self.master, clock)
+        asked_for = questions(self.master, time.monotonic)
         of_overview = asked_for["overview"]
         self._questions: dict[str, Callable[..., Any]] = asked_for | {
             "status": self.status,
@@ -143,7 +141,7 @@ class MasterShell:
         self._replays = ReplayDesk(job.folder, job.plan, self._recorder, self.loop.handle)
         self._slow: deque[tuple[bytes, Generator[None, None, Any]]] = deque()
         """Answers that are made in slices, and to whom; the first is under way."""
-        self._questions |= observation_verbs(self.loop, clock)
+        self._questions |= observation_verbs(self.loop, time.monotonic)
         self._reported_at = 0.0
         self._look_at = 0.0
 
@@ -200,7 +198,7 @@ class MasterShell:
 
     def status(self) -> dict[str, Any]:
         """Return what `topo status` shows."""
-        return self._with_process(describe(self.master, self._clock()))
+        return self._with_process(describe(self.master, time.monotonic()))
 
     def _with_process(self, status: dict[str, Any]) -> dict[str, Any]:
         """Add to a status what only the process knows: where the run started, its own cost, and a disk that is full."""
@@ -221,19 +219,19 @@ class MasterShell:
     def sleep(self) -> None:
         """Sleep until something arrives or the next turn is due."""
         own = [] if self._keeper is None else [self._keeper.descriptor]
-        left_s = 0.0 if self._slow else self.loop.next_turn() - self._clock()
+        left_s = 0.0 if self._slow else self.loop.next_turn() - time.monotonic()
         self.link.wait(min(LONGEST_SLEEP_S, max(0.0, left_s)), [*self._launcher.descriptors(), *own])
 
     def turn(self) -> None:
         """Turn the loop once, and do what only a process has to: look at files, answer clients, report progress."""
-        self._look_at_files(self._clock())
-        self._recorder.save_again(self._clock())
+        self._look_at_files(time.monotonic())
+        self._recorder.save_again(time.monotonic())
         self.loop.turn()
         for identity, data in self.link.from_clients():
             self._from_client(identity, data)
         if self._slow and self._answered(self._slow[0][0], partial(_next_slice, self._slow[0][1])):
             self._slow.popleft()
-        now = self._clock()
+        now = time.monotonic()
         self._history.tick(now)
         if self._on_progress is not None and now >= self._reported_at + PROGRESS_S:
             self._reported_at = now

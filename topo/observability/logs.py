@@ -84,15 +84,13 @@ class TaskLog:
         traced: while there is a trace, returns the roots of the traced messages that a task is at, in its own thread.
     """
 
-    def __init__(
-        self, worker: int, components: dict[int, str], default_task: int | None = None, topology: str | None = None
-    ) -> None:
+    def __init__(self, worker: int, components: dict[int, str], topology: str | None = None) -> None:
         self.worker = worker
         self.topology = topology
         self.epoch: Callable[[], int] = lambda: 0
         self.traced: Callable[[TaskId], list[str]] | None = None
         self.components = components
-        self.default_task = default_task
+        self.default_task: int | None = None
         self._current = threading.local()
         self._handler: logging.Handler | None = None
         self._streams = (sys.stdout, sys.stderr)

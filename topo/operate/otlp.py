@@ -6,7 +6,7 @@ A histogram keeps its buckets: four to a doubling are scale 2 of exponential his
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,9 @@ class MetricPusher:
         names: the topologies; empty: all that there are each time.
     """
 
-    def __init__(self, home: Path, url: str, names: Iterable[str] = (), wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, home: Path, url: str, names: Iterable[str] = ()) -> None:
         self._state = StateFolder(home)
         self._names = tuple(names)
-        self._wall = wall
         self._exporter = OTLPMetricExporter(endpoint=endpoint(url, "metrics"))
         self._started: dict[tuple[str, int], int] = {}
         """By topology and term: when its counts began. One value each: a start that moves would be a restart."""
@@ -78,7 +77,7 @@ class MetricPusher:
 
     def metrics(self, running: Mapping[str, Overview], ended: Mapping[str, str]) -> list[metrics.Metric]:
         """Return the metrics of topologies that run, by their overviews, and of those that have ended, by their last status."""
-        now = self._wall()
+        now = time.time()
         at, since = round(now * 1e9), {}
         for name, one in running.items():
             since[name] = self._started.setdefault((name, one["term"]), round((now - one["uptime_s"]) * 1e9))

@@ -21,7 +21,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -263,9 +263,7 @@ class _Sent:
 class FeedSender:
     """A program's side: sends chunks, at most a window of them at a time, until they are done. For one thread."""
 
-    def __init__(
-        self, addresses: Sequence[FeedAddress], window: int, patience_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, addresses: Sequence[FeedAddress], window: int, patience_s: float) -> None:
         """Connect to the tasks.
 
         Args:
@@ -273,18 +271,18 @@ class FeedSender:
             window: chunks on the way.
             patience_s: how long a task that has chunks may be silent.
         """
-        self._window, self._patience_s, self._clock = window, patience_s, clock
+        self._window, self._patience_s = window, patience_s
         # A task that answers is not silent however short the patience.
         self._ask_s = min(_ASK_S, patience_s / 4)
         self._context: zmq.Context[Socket] = zmq.Context()
         self._sockets = [self._connect(address) for address in addresses]
-        self._heard = [clock()] * len(addresses)
+        self._heard = [time.monotonic()] * len(addresses)
         self._endpoints = [address.endpoint for address in addresses]
         self._poller = zmq.Poller()
         for socket in self._sockets:
             self._poller.register(socket, zmq.POLLIN)
         self._pending: dict[bytes, _Sent] = {}
-        self._asked = clock()
+        self._asked = time.monotonic()
         self._turn = 0
 
     def _connect(self, address: FeedAddress) -> Socket:
@@ -318,7 +316,7 @@ class FeedSender:
         task = self._turn % len(self._sockets)
         self._turn += 1
         if not any(sent.task == task for sent in self._pending.values()):
-            self._heard[task] = self._clock()
+            self._heard[task] = time.monotonic()
         self._pending[chunk] = _Sent(task, body)
         self._push(chunk)
 
@@ -345,10 +343,10 @@ class FeedSender:
             if not sent.is_on_its_way:
                 self._push(chunk)
         is_waiting = any(not sent.is_on_its_way for sent in self._pending.values())
-        wait_s = _RETRY_S if is_waiting else max(0.0, self._asked + self._ask_s - self._clock())
+        wait_s = _RETRY_S if is_waiting else max(0.0, self._asked + self._ask_s - time.monotonic())
         for socket, _ in self._poller.poll(int(wait_s * 1000) + 1):
             self._read(self._sockets.index(socket))
-        now = self._clock()
+        now = time.monotonic()
         if now >= self._asked + self._ask_s:
             self._asked = now
             self._ask(now)
@@ -369,7 +367,7 @@ class FeedSender:
                 how, chunk, text = self._sockets[task].recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self._heard[task] = self._clock()
+            self._heard[task] = time.monotonic()
             sent = self._pending.get(chunk)
             if sent is None:
                 continue

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,8 @@ SEND_S = 10.0
 class Guard:
     """Refuses requests before they reach a route, and gives every answer its headers. An ASGI application around another."""
 
-    def __init__(self, app: Any, names: Names, policy: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._app, self._names, self._clock = app, names, clock
+    def __init__(self, app: Any, names: Names, policy: str) -> None:
+        self._app, self._names, self._clock = app, names, time.monotonic
         self._second, self._seen = 0, 0
         self._headers = {
             b"content-security-policy": policy.encode(),
@@ -279,9 +278,9 @@ def _refused(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error), "candidates": list(getattr(error, "candidates", ()))}, status)
 
 
-def make_app(home: Path, tokens: Tokens, names: Names, *, read_only: bool = False, assets: Assets | None = None) -> Any:
+def make_app(home: Path, tokens: Tokens, names: Names, *, read_only: bool = False) -> Any:
     """Return the application of a home."""
-    shown = assets or Assets()
+    shown = Assets()
     page = _Page(home, tokens, shown, read_only=read_only)
     routes = [
         Route("/", page.index),

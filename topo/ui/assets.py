@@ -15,17 +15,17 @@ _NO_PAGE = "<!doctype html><html lang=en><title>topo</title><p>The files of the 
 
 
 class Assets:
-    """The files of a folder.
+    """The files of the page.
 
     Attributes:
         index: the page, with the digest in its addresses.
         policy: the Content-Security-Policy that fits the page.
     """
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in _KINDS)
-        self._files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        index = folder / "index.html"
+    def __init__(self) -> None:
+        paths = sorted(path for path in FOLDER.rglob("*") if path.is_file() and path.suffix in _KINDS)
+        self._files = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in paths}
+        index = FOLDER / "index.html"
         text = index.read_text() if index.is_file() else _NO_PAGE
         whole = hashlib.sha256(text.encode())
         for name, content in self._files.items():

@@ -33,16 +33,14 @@ class AsyncRunner:
     Args:
         threads: how many calls may be under way: `asyncio.to_thread` has a thread for each, but not fewer than MIN_THREADS nor
             more than MAX_THREADS. They are started as they are needed.
-        blocked_s: how long the loop may fail to turn before that is reported.
 
     Attributes:
         blocked: how often the loop was held up for longer.
     """
 
-    def __init__(self, threads: int = 0, blocked_s: float = BLOCKED_S) -> None:
+    def __init__(self, threads: int = 0) -> None:
         self._threads = threads
         self.blocked = 0
-        self._blocked_s = blocked_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
@@ -119,17 +117,17 @@ class AsyncRunner:
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         turned = threading.Event()
-        while not self._closing.wait(self._blocked_s):
+        while not self._closing.wait(BLOCKED_S):
             turned.clear()
             try:
                 loop.call_soon_threadsafe(turned.set)
             except RuntimeError:
                 return
-            if turned.wait(self._blocked_s) or self._closing.is_set():
+            if turned.wait(BLOCKED_S) or self._closing.is_set():
                 continue
             self.blocked += 1
             self._tell_blocked(loop)
-            while not turned.wait(self._blocked_s) and not self._closing.is_set():
+            while not turned.wait(BLOCKED_S) and not self._closing.is_set():
                 pass
 
     def _tell_blocked(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -137,7 +135,7 @@ class AsyncRunner:
         culprit = asyncio.current_task(loop)
         frame = sys._current_frames().get(self._thread.ident or 0)
         error = BlockingCallError(
-            f"an asynchronous call has held up all others for more than {self._blocked_s:g} s; "
+            f"an asynchronous call has held up all others for more than {BLOCKED_S:g} s; "
             "await what takes time, and give what blocks to asyncio.to_thread"
         ).with_traceback(_traceback_of(frame))
         _LOG.warning("%s", error, exc_info=error)

@@ -40,7 +40,7 @@ def sums(**options: Any) -> WindowBolt:
 
 
 class Added(aggregates.AggregateFunction):
-    """Adds numbers up; a test says what the result of a sum is."""
+    """Adds numbers up; tests define the result of a sum."""
 
     def create_accumulator(self) -> int:
         return 0

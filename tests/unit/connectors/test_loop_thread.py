@@ -202,18 +202,6 @@ def test_errors_beside_the_run_are_reported_while_it_continues(task: Task) -> No
     assert thread.state is LoopThreadState.RUNNING
 
 
-def test_items_are_announced_on_the_thread_of_the_task(task: Task) -> None:
-    seen: list[Any] = []
-
-    async def main(link: Link) -> None:
-        await link.put("item")
-        await for_ever()
-
-    thread = task.start(main, on_items=lambda: seen.append((threading.get_ident(), thread.take())))
-    task.executor.yield_()
-    assert seen == [(threading.get_ident(), ["item"])]
-
-
 def test_close_lets_main_clean_up_and_ends_the_thread(task: Task) -> None:
     steps: list[str] = []
 

@@ -99,12 +99,9 @@ class TaskMailbox:
     Args:
         wake: called after another thread has put a mail, on that thread; has to get the owner out of its wait for other things.
         wait: what `take` does while there is no mail for it: has to return when there may be one. By default it waits for a put.
-        owner: id of the owner thread; by default the thread that makes the mailbox.
     """
 
-    def __init__(
-        self, wake: Callable[[], None] | None = None, wait: Callable[[], None] | None = None, owner: int | None = None
-    ) -> None:
+    def __init__(self, wake: Callable[[], None] | None = None, wait: Callable[[], None] | None = None) -> None:
         self._lock = threading.RLock()
         self._not_empty = threading.Condition(self._lock)
         self._queue: deque[Mail] = deque()
@@ -112,7 +109,7 @@ class TaskMailbox:
         self._state = MailboxState.OPEN
         self._wake = wake
         self._wait = wait
-        self._owner = owner if owner is not None else threading.get_ident()
+        self._owner = threading.get_ident()
 
     @property
     def state(self) -> MailboxState:
