@@ -46,13 +46,8 @@ def end_leftovers(folder: TopologyFolder) -> int:
     return len(left)
 
 
-def sweep_sockets(state: StateFolder) -> int:
-    """Remove the socket folders of masters that were killed, of any topology that has neither a master nor workers any more.
-
-    Returns:
-        How many there were.
-    """
-    swept = 0
+def sweep_sockets(state: StateFolder) -> None:
+    """Remove the socket folders of masters that were killed, of any topology that has neither a master nor workers any more."""
     for name in state.names():
         try:
             folder = state.find(name)
@@ -64,8 +59,6 @@ def sweep_sockets(state: StateFolder) -> int:
             continue
         if not _workers_of(folder):
             remove_socket_folder(sockets)
-            swept += 1
-    return swept
 
 
 def _sockets_of(folder: TopologyFolder) -> Path | None:
