@@ -127,15 +127,16 @@ def draw_fault(random: Random) -> Fault:
     )
 
 
-def judged(seed: int) -> CheckpointRun:
-    run = scenario(seed).run()
-    assert run.violations == [], scenario(seed).describe()
+def judged(drawn: CheckpointScenario) -> CheckpointRun:
+    """Run a scenario; a violation fails the test."""
+    run = drawn.run()
+    assert run.violations == [], drawn.describe()
     return run
 
 
 @pytest.mark.parametrize("chunk", range(6))
 def test_what_comes_of_the_end_of_the_input_is_published_once_whatever_dies(chunk: int) -> None:
-    counts = [judged(seed).counts() for seed in range(chunk, SEEDS, 6)]
+    counts = [judged(scenario(seed)).counts() for seed in range(chunk, SEEDS, 6)]
     assert sum(count.get("restored", 0) for count in counts) > 0
 
 

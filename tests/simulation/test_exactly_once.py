@@ -5,15 +5,10 @@ A failing seed replays with `python -m tests.simulator --exactly-once --seed N`,
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.simulation import planted_checkpoints, planted_control, planted_decisions, planted_storage
-from tests.simulation.chunks_of_seeds import never_seen, totals_by_chunk
+from tests.simulation.chunks_of_seeds import never_seen, output_elsewhere, totals_by_chunk
 from tests.simulation.planted import check_caught
 from tests.simulator.faults import FaultKind, Moment
 from tests.simulator.memory_files import WriteEnding
@@ -21,8 +16,6 @@ from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario
 
 SEEDS = 500
 CHUNK = 25
-
-ROOT = Path(__file__).parents[2]
 
 PLANTS = {
     **planted_checkpoints.PLANTS,
@@ -128,13 +121,5 @@ def test_a_seed_gives_the_same_run_again() -> None:
 @pytest.mark.parametrize(("hash_seed", "is_plain"), [("1", ""), ("2", "1")])
 def test_a_run_depends_neither_on_the_order_of_sets_nor_on_the_kind_of_the_per_tuple_path(hash_seed: str, is_plain: str) -> None:
     # Where every message of every process is the same with either kind, workers of one topology may mix them.
-    found = subprocess.run(
-        [sys.executable, "-m", "tests.simulator", "--exactly-once", "--seed", "4"],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "TOPO_PURE": is_plain},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert f"trace {draw_checkpoint_scenario(4).run().simulation.trace_hash}" in found.stdout
+    trace = draw_checkpoint_scenario(4).run().simulation.trace_hash
+    assert f"trace {trace}" in output_elsewhere("--exactly-once", 4, hash_seed, is_plain)

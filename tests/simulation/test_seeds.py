@@ -5,13 +5,9 @@ A failing seed replays with `python -m tests.simulator --seed N`, or with `--tra
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.simulation.chunks_of_seeds import never_seen, output_elsewhere, totals_by_chunk
 from tests.simulator.faults import FaultKind
 from tests.simulator.processes import CrashPoint
 from tests.simulator.random_scenarios import FEWEST_ROOTS, draw_scenario
@@ -20,33 +16,15 @@ from tests.simulator.scenarios import ScenarioRun
 SEEDS = 500
 CHUNK = 25
 
-ROOT = Path(__file__).parents[2]
 
-_totals: dict[int, dict[str, int]] = {}
-"""What occurred in the runs of each chunk of seeds."""
-
-
-def judged(seed: int) -> ScenarioRun:
-    run = draw_scenario(seed).run()
-    if run.violations:
-        violations = "\n".join(f"  {violation}" for violation in run.violations)
-        pytest.fail(f"{violations}\nreplay it with: python -m tests.simulator --seed {seed}", pytrace=False)
-    return run
+def counted(run: ScenarioRun) -> dict[str, int]:
+    """Check that a run is worth while, and return what occurred in it."""
+    assert len(run.scenario.parts) >= 3
+    assert run.simulation.history.roots >= FEWEST_ROOTS
+    return {**run.counts(), "fault": bool(run.simulation.strikes.struck)}
 
 
-def totals_of(chunk: int) -> dict[str, int]:
-    """Run the seeds of a chunk, once, and return what occurred in them."""
-    if chunk not in _totals:
-        totals: dict[str, int] = {}
-        for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-            run = judged(seed)
-            assert len(run.scenario.parts) >= 3
-            assert run.simulation.history.roots >= FEWEST_ROOTS
-            totals["fault"] = totals.get("fault", 0) + bool(run.simulation.strikes.struck)
-            for name, count in run.counts().items():
-                totals[name] = totals.get(name, 0) + count
-        _totals[chunk] = totals
-    return _totals[chunk]
+totals_of = totals_by_chunk(draw_scenario, CHUNK, "", counted)
 
 
 @pytest.mark.parametrize("chunk", range(SEEDS // CHUNK))
@@ -103,8 +81,7 @@ SOMETIMES = (
 
 @pytest.mark.timeout(900)
 def test_each_situation_of_interest_occurs_in_some_seed() -> None:
-    never = [name for name in SOMETIMES if not any(totals_of(chunk).get(name) for chunk in range(SEEDS // CHUNK))]
-    assert never == []
+    assert never_seen(SOMETIMES, totals_of, SEEDS // CHUNK) == []
 
 
 def test_a_seed_gives_the_same_run_again() -> None:
@@ -116,13 +93,5 @@ def test_a_seed_gives_the_same_run_again() -> None:
 @pytest.mark.parametrize(("hash_seed", "is_plain"), [("1", ""), ("2", "1")])
 def test_a_run_depends_neither_on_the_order_of_sets_nor_on_the_kind_of_the_per_tuple_path(hash_seed: str, is_plain: str) -> None:
     # Where every message of every process is the same with either kind, workers of one topology may mix them.
-    found = subprocess.run(
-        [sys.executable, "-m", "tests.simulator", "--seed", "4"],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "TOPO_PURE": is_plain},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert f"trace {draw_scenario(4).run().simulation.trace_hash}" in found.stdout
+    trace = draw_scenario(4).run().simulation.trace_hash
+    assert f"trace {trace}" in output_elsewhere("", 4, hash_seed, is_plain)
