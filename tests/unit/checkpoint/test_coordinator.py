@@ -36,22 +36,14 @@ def test_the_first_checkpoint_begins_an_interval_after_the_spouts() -> None:
     assert checkpoints.until(110.0) == [ToSources(BeginCheckpoint(Epoch(1), 1))]
 
 
-def test_the_next_one_begins_an_interval_after_the_last_began() -> None:
+@pytest.mark.parametrize(("stored", "begins"), [(114.0, 120.0), (140.0, 141.0)])
+def test_the_next_one_begins_an_interval_after_the_last_began_and_a_pause_after_a_slow_one(stored: float, begins: float) -> None:
     checkpoints = under_way()
-    checkpoints.until(114.0)
+    checkpoints.until(stored)
     checkpoints.done(1)
     checkpoints.published(1)
-    assert checkpoints.until(119.9) == []
-    assert checkpoints.until(120.0) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
-
-
-def test_after_a_slow_one_there_is_a_pause() -> None:
-    checkpoints = under_way()
-    checkpoints.until(140.0)
-    checkpoints.done(1)
-    checkpoints.published(1)
-    assert checkpoints.until(140.9) == []
-    assert checkpoints.until(141.0) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
+    assert checkpoints.until(begins - 0.1) == []
+    assert checkpoints.until(begins) == [ToSources(BeginCheckpoint(Epoch(1), 2))]
 
 
 def test_one_is_under_way_at_a_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from tests.unit.master.playbook import (
     ACKER,
@@ -69,25 +70,16 @@ def test_go_is_sent_to_the_spouts_when_the_last_task_is_ready() -> None:
     assert play.ready(SINK) == []
 
 
-def test_ready_in_another_epoch_does_not_count() -> None:
+@pytest.mark.parametrize(("worker", "epoch", "misdirected"), [(1, 7, 0), (0, 1, 1)])
+def test_ready_counts_in_its_epoch_and_from_its_own_worker_alone(worker: int, epoch: int, misdirected: int) -> None:
     play = Play()
     play.do(Started())
-    for worker in (0, 1, 2):
-        play.register(worker)
+    for one in (0, 1, 2):
+        play.register(one)
     play.ready(LINES)
     play.ready(ACKER)
-    assert play.receives(1, TaskReady(SINK, Epoch(7))) == []
-
-
-def test_a_task_can_only_be_reported_ready_by_its_own_worker() -> None:
-    play = Play()
-    play.do(Started())
-    for worker in (0, 1, 2):
-        play.register(worker)
-    play.ready(LINES)
-    play.ready(ACKER)
-    assert play.receives(0, TaskReady(SINK, Epoch(1))) == []
-    assert play.master.counts.misdirected == 1
+    assert play.receives(worker, TaskReady(SINK, Epoch(epoch))) == []
+    assert play.master.counts.misdirected == misdirected
 
 
 def test_a_worker_that_does_not_register_in_time_is_killed_and_started_again() -> None:
