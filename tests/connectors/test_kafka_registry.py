@@ -120,6 +120,28 @@ def test_without_a_schema_the_latest_of_the_subject_is_written_by(
     assert read_avro(registry, record) == {"user": "eve", "cents": 5, "note": "last"}
 
 
+def test_a_schema_that_refers_to_another_one_is_written_by(
+    broker: Broker, registry: RegistryServer, topic: str, tmp_path: Path
+) -> None:
+    from confluent_kafka.schema_registry import Schema, SchemaReference
+
+    client, part = registry.client(), f"part-{topic}"
+    order = ORDER.replace('"Order"', f'"Order{topic[-6:]}"')
+    client.register_schema(part, Schema(order, "AVRO"))
+    field = {"name": "order", "type": f"Order{topic[-6:]}"}
+    bill = json.dumps({"type": "record", "name": "Bill", "fields": [field]})
+    references = [SchemaReference(f"Order{topic[-6:]}", part, 1)]
+    client.register_schema(f"{topic}-value", Schema(bill, "AVRO", references))
+    sink = sink_of(broker, topic, tmp_path, value_serializer=Avro(registry.address))
+    task = ReportingTask(sink)
+    with pytest.raises(UserError, match="field 'order': field 'cents': the schema has a long"):
+        sink.execute(tracked(order={"user": "ann", "cents": 1.5}))
+    sink.execute(tracked(order={"user": "ann", "cents": 1}))
+    task.snapshot(1)
+    task.output.complete(1)
+    assert len(broker.records(topic)) == 1
+
+
 def test_a_schema_that_the_registry_refuses_is_named(
     broker: Broker, registry: RegistryServer, topic: str, tmp_path: Path
 ) -> None:
@@ -137,7 +159,12 @@ def test_a_tuple_that_does_not_fit_its_schema_fails_alone(
     sink = sink_of(broker, topic, tmp_path, value_serializer=Avro(registry.address, ORDER))
     task = ReportingTask(sink)
     sink.execute(tracked(user="ann", cents=1))
-    for wrong in ({"user": "bob", "cents": "many"}, {"user": "bob"}):
+    for wrong in (
+        {"user": "bob", "cents": "many"},
+        {"user": "bob"},
+        {"user": "bob", "cents": 1.5},
+        {"user": "b", "cents": 1, "x": 1},
+    ):
         with pytest.raises(UserError, match=r"value of a tuple from '.*' cannot be encoded"):
             sink.execute(tracked(**wrong))
     task.snapshot(1)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from topo.connectors.kafka.avro_values import misfit_of
 from topo.connectors.kafka.registry import Registry, is_of_request
 from topo.connectors.record_decoder import Deserialize
 from topo.connectors.record_encoder import Serialize
@@ -125,7 +126,27 @@ class Avro(RegistryFormat):
         with _passing_over_records():
             # It asks the registry with the first value, before it looks whether that fits.
             serializer(object(), context)
-        return lambda value: serializer(value, context)
+        named: dict[str, Any] = {}
+        misfit = misfit_of(_parsed(client, schema, named), named)
+
+        def encode(value: Any) -> bytes:
+            if why := misfit(value):
+                raise ValueError(why)
+            record: bytes = serializer(value, context)
+            return record
+
+        return encode
+
+
+def _parsed(client: Any, schema: Any, named: dict[str, Any]) -> Any:
+    """Return a schema as fastavro has it, and have `named` get its types with a name, and those that it refers to."""
+    from fastavro import parse_schema
+
+    if isinstance(schema, str):
+        return parse_schema(json.loads(schema), named)
+    for reference in schema.references or ():
+        _parsed(client, client.get_version(reference.subject, reference.version, True).schema, named)
+    return parse_schema(json.loads(schema.schema_str), named)
 
 
 class Protobuf(RegistryFormat):
