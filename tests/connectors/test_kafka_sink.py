@@ -111,3 +111,23 @@ def test_records_for_which_the_queue_of_the_client_has_no_room_wait_for_the_othe
     sink.close()
     assert [json.loads(record.value())["n"] for record in broker.records(topic)] == list(range(25))
     assert task.texts() == []
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_records_of_one_key_are_in_the_partition_of_the_client_of_java_an_empty_key_too(
+    broker: Broker, tmp_path: Path, delivery: str
+) -> None:
+    topic = broker.create_topic(4)
+    sink = KafkaSink(topic, bootstrap_servers=broker.address, staging=tmp_path, key="n", value="n", max_batch=1)
+    task = ReportingTask(sink, delivery)
+    # Murmur2 of these, without its sign, modulo 4; "21" and "foobar" are in the tests of Kafka's client of Java.
+    expected = {"": 1, "21": 0, "foobar": 2}
+    for key in [*expected] * 40:
+        sink.execute(tracked(n=key))
+    sink.end_of_input()
+    if delivery == "exactly_once":
+        task.snapshot(1)
+        task.output.complete(1)
+    sink.close()
+    found = {(record.key().decode(), record.partition()) for record in broker.records(topic)}
+    assert found == set(expected.items())

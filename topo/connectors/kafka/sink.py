@@ -188,6 +188,8 @@ class KafkaSink(TwoPhaseSink):
             "client.id": f"topo-{context.topology}-{context.component}-{context.task_index}",
             "linger.ms": 5,
             "compression.type": "lz4",
+            # That of the client of Java. librdkafka's own spreads records with an empty key over all partitions.
+            "partitioner": "murmur2_random",
             # A commit writes the records of a whole checkpoint; brokers allow no more by default.
             **({"transaction.timeout.ms": 900_000} if self._is_staged else {}),
             "message.max.bytes": _BATCH_BYTES,
