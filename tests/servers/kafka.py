@@ -52,7 +52,6 @@ _SETTINGS = {
     # A broker that was killed is let in again when its former session is over: 9 s by default.
     "broker.session.timeout.ms": "2500",
     "broker.heartbeat.interval.ms": "500",
-    "auto.create.topics.enable": "false",
 }
 
 

@@ -190,6 +190,8 @@ class KafkaSink(TwoPhaseSink):
             "compression.type": "lz4",
             # That of the client of Java. librdkafka's own spreads records with an empty key over all partitions.
             "partitioner": "murmur2_random",
+            # Else a broker, by its defaults, makes a topic of a misspelt name, with one partition.
+            "allow.auto.create.topics": False,
             # A commit writes the records of a whole checkpoint; brokers allow no more by default.
             **({"transaction.timeout.ms": 900_000} if self._is_staged else {}),
             "message.max.bytes": _BATCH_BYTES,
