@@ -16,7 +16,7 @@ from tests.connectors.mqtt_peers import Peer, broker, peer
 from tests.servers import mosquitto
 from tests.servers.server import need
 from topo import MqttSpout
-from topo.connectors.mqtt.settings import broker_address
+from topo.connectors.mqtt.settings import broker_address, matches_one
 from topo.errors import ConfigError
 from topo.testing.partition_harness import PartitionHarness
 
@@ -138,6 +138,62 @@ def test_a_lost_connection_repeats_nothing_in_the_same_process(reading: Any, pee
     task.harness.start(1)
     peer.publish("in/a", "5")
     assert task.values(before + 5)[before:] == ["1", "2", "3", "4", "5"], "all were acked"
+
+
+def test_a_retained_message_is_read_once_whatever_connections_follow(
+    reading: Any, peer: Peer, broker: mosquitto.Mosquitto
+) -> None:
+    peer.client.publish("in/a", "kept", qos=1, retain=True).wait_for_publish(20)
+    task = reading()
+    assert task.values(1) == ["kept"]
+    task.commit_to_the_broker()
+    broker.stop()
+    task.until(lambda: not task.is_connected)
+    broker.start_again()
+    task.until(lambda: task.is_connected)
+    peer.publish("in/a", "1")
+    assert task.values(2) == ["kept", "1"]
+    task.commit_to_the_broker()
+    task.harness.stop()
+    task.harness.start(1)
+    peer.publish("in/a", "2")
+    assert task.values(3) == ["kept", "1", "2"]
+
+
+def test_messages_of_topics_that_are_no_longer_read_are_left_out_and_named_once(reading: Any, peer: Peer) -> None:
+    topics = ["in/#", "old/#"]
+    task = reading(topics)
+    subscribed(task, peer)
+    before = len(task.harness.all_rows())
+    task.harness.stop()
+    topics.remove("old/#")
+    peer.publish("old/a", "1", "2")
+    peer.publish("in/a", "3")
+    task.harness.start(1)
+    assert task.values(before + 1)[before:] == ["3"]
+    (error,) = task.errors
+    assert "has subscriptions of before: messages of topics such as 'old/a' are left out" in error
+    # They are acked: the broker sends them no more.
+    task.commit_to_the_broker()
+    task.harness.stop()
+    topics.append("old/#")
+    task.harness.start(1)
+    peer.publish("in/a", "4")
+    assert task.values(before + 2)[before:] == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "filters", "is_read"),
+    [
+        ("a/b", ("x", "a/+"), True),
+        ("a", ("a/#",), True),
+        ("a/b", ("$share/group/a/#",), True),
+        ("a/b", ("$share/a/b",), False),
+        ("A/b", ("a/#", "b"), False),
+    ],
+)
+def test_topics_are_matched_as_the_broker_does(topic: str, filters: tuple[str, ...], is_read: bool) -> None:
+    assert matches_one(topic, filters) is is_read
 
 
 def test_a_bad_payload_is_a_dead_letter_and_the_next_is_read(reading: Any, peer: Peer) -> None:

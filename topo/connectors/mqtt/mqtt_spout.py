@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from topo.api.context import TaskContext
@@ -17,7 +18,7 @@ from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.counted_messages import CountedMessages
 from topo.connectors.mqtt.deliveries import Delivery, SessionMessages, digest_of
-from topo.connectors.mqtt.settings import broker_address, check_filter, client_id_of
+from topo.connectors.mqtt.settings import broker_address, check_filter, client_id_of, matches_one
 from topo.connectors.record_decoder import decoder_of, record_fields
 from topo.errors import ConfigError
 
@@ -28,6 +29,8 @@ SESSION = Partition("session")
 METADATA = ("topic", "retain")
 _MOST_UNTRACKED = 10_000
 """Messages of QoS 0 that wait; the broker does not hold them back."""
+_MOST_TOPICS = 10_000
+"""Of which it is remembered whether they are read."""
 
 
 class MqttSpout(PartitionedSpout):
@@ -194,7 +197,8 @@ class _SessionReader:
         self._messages: CountedMessages[_Arrival] = CountedMessages(
             lambda arrival: spout.row_of(arrival.message), lambda arrival: arrival.message.payload
         )
-        self._is_started = self._is_assigned = self._is_paused = False
+        self._is_started = self._is_assigned = self._is_paused = self._has_reported_topics = False
+        self._is_wanted = lru_cache(_MOST_TOPICS)(self._matches)
         self._dropped = self._dropped_before = 0
         metrics = context.metrics
         self._bytes, self._lost, self._connected = (
@@ -207,11 +211,15 @@ class _SessionReader:
     # -- on the client's thread ------------------------------------------------------------------------------------------
 
     def on_connected(self, is_known: bool) -> None:
-        """Subscribe, which changes nothing where the session is known."""
+        """Subscribe, which changes nothing where the session has the topics already."""
+        from paho.mqtt.subscribeoptions import SubscribeOptions
+
         self._connection += 1
         if not is_known:
             self._arrived.append(_Arrival(self._connection, None))
-        self._session.client.subscribe([(topic, 1) for topic in self._spout.topics])
+        # Else the broker would send retained messages again, for each connection.
+        options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
+        self._session.client.subscribe([(topic, options) for topic in self._spout.topics])
 
     def on_subscribed(self, _client: Any, _data: Any, _mid: int, reasons: Sequence[Any], _properties: Any) -> None:
         """Report topics that the broker refuses."""
@@ -273,7 +281,11 @@ class _SessionReader:
         message = arrival.message
         if message.qos == 0:
             self._untracked -= 1
-        else:
+        if not self._is_wanted(message.topic):
+            if message.qos:
+                self._session.client.ack(message.mid, 1)
+            return False
+        if message.qos:
             digest = digest_of(message.topic, message.payload)
             delivery = self._deliveries.arrive(message.mid, digest, arrival.connection, is_duplicate=message.dup)
             if delivery is None:
@@ -283,6 +295,18 @@ class _SessionReader:
             arrival.delivery = delivery
         self._bytes.add(len(message.payload))
         return True
+
+    def _matches(self, topic: str) -> bool:
+        """Whether a topic is read. The first other one is reported: the session outlives changes of `topics`."""
+        if matches_one(topic, self._spout.topics):
+            return True
+        if not self._has_reported_topics:
+            self._has_reported_topics = True
+            self._session.report(
+                f"the session has subscriptions of before: messages of topics such as {topic!r} are left out, since topics= does "
+                "not name them; with another client_id= the broker sends them no more"
+            )
+        return False
 
     def committed(self, positions: Mapping[str, Any]) -> None:
         """Ack done messages, in the order of arrival, as the protocol wants it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,15 @@ def check_filter(topic: str) -> None:
             f"MqttSpout: topics has {topic!r}, which is no filter of topics: + and # stand for whole levels, and # for the last "
             "ones, as in 'sensors/+/temperature' and 'sensors/#'"
         )
+
+
+def matches_one(topic: str, filters: Iterable[str]) -> bool:
+    """Whether a topic is among those of filters."""
+    from paho.mqtt.client import topic_matches_sub
+
+    # Of $share/NAME/FILTER the last part counts.
+    plain = (one.split("/", 2)[2] if one.startswith("$share/") else one for one in filters)
+    return any(topic_matches_sub(one, topic) for one in plain)
 
 
 def topic_of(given: str | Callable[[Tuple], str]) -> Callable[[Tuple], str]:
