@@ -323,6 +323,21 @@ def test_messages_of_a_stream_that_is_made_again_are_read(nats_server: NatsProce
     harness.stop()
 
 
+def test_a_consumer_with_other_subjects_than_those_asked_for_is_refused(nats_server: NatsProcess) -> None:
+    stream = nats_server.make_stream()
+    make_consumer(nats_server, stream, filter_subject=f"{stream}.a")
+    with pytest.raises(
+        ConfigError, match=rf"gives '{stream}.a', and subjects= asks for '{stream}.b': .* another name as durable="
+    ):
+        harness_of(nats_server, stream, subjects=f"{stream}.b")
+    put(nats_server, stream, 1)
+    # Its own, or none: then the filter of the consumer counts.
+    for given in ({"subjects": f"{stream}.a"}, {}):
+        harness = harness_of(nats_server, stream, **given)
+        assert values(harness, 1) == [1]
+        harness.stop()
+
+
 def test_what_cannot_work_is_refused(nats_server: NatsProcess) -> None:
     stream = nats_server.make_stream()
 

@@ -119,6 +119,13 @@ class DurableConsumer:
                 f"NatsSpout: consumer {self._name!r} of stream {self._stream!r} must be a pull consumer with explicit "
                 "acknowledgements; give another name as durable=, and it is made"
             )
+        filters = found.filter_subjects or [found.filter_subject or ">"]
+        # ">" is the default: whatever the consumer gives.
+        if self._subject != ">" and list(filters) != [self._subject]:
+            raise ConfigError(
+                f"NatsSpout: consumer {self._name!r} of stream {self._stream!r} gives {', '.join(map(repr, filters))}, and "
+                f"subjects= asks for {self._subject!r}: edit or remove it, or give another name as durable=, and it is made"
+            )
         self._ack_wait_s = float(found.ack_wait or self._ack_wait_s)
         most = found.max_ack_pending or 0
         self._most_held = most if most > 0 else sys.maxsize
