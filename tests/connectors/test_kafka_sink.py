@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class TestContract(KindContract):
     """The promises of every two-phase sink."""
 
 
-MOMENT = 1_772_000_000_000
+MOMENT = int(time.time() * 1000)
 
 
 def stamped(broker: Broker, topic: str, folder: Path) -> KafkaSink:
@@ -131,3 +132,18 @@ def test_records_of_one_key_are_in_the_partition_of_the_client_of_java_an_empty_
     sink.close()
     found = {(record.key().decode(), record.partition()) for record in broker.records(topic)}
     assert found == set(expected.items())
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_records_that_their_topic_removes_at_once_are_reported_once(broker: Broker, tmp_path: Path, delivery: str) -> None:
+    topic = broker.create_topic(retention_ms="3600000")
+    sink = KafkaSink(topic, bootstrap_servers=broker.address, staging=tmp_path, key="n", key_serializer="json", timestamp="n")
+    task = ReportingTask(sink, delivery)
+    now = int(time.time() * 1000)
+    sink.execute(tracked(n=now - 1_000_000))
+    assert task.texts() == []
+    for n in (now - 4_000_000, now - 5_000_000, now):
+        sink.execute(tracked(n=n))
+    (error,) = task.texts()
+    assert f"was written to topic '{topic}', which removes records 1.0 hours behind their time" in error
+    sink.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import pytest
@@ -188,6 +189,25 @@ def test_a_record_of_a_time_that_its_topic_refuses_is_found_before_it_is_sent(ho
         return
     with pytest.raises(UserError, match=fault):
         check()
+
+
+@pytest.mark.parametrize(
+    ("days", "kept_days", "reason"),
+    [
+        (-6.9, 7, ""),
+        (1, 7, ""),
+        (-365, inf, ""),
+        (-365, 7, "a record of 8760.0 hours ago .* 'orders', which removes records 168.0 hours behind their time"),
+    ],
+)
+def test_a_record_that_its_topic_removes_at_once_is_found(days: float, kept_days: float, reason: str) -> None:
+    limits, now = LIMITS._replace(kept_ms=kept_days * 86_400_000), 1_772_000_000_000
+    found = limits.short_life("orders", int(now + days * 86_400_000), now)
+    assert re.search(reason, found) if reason else found == ""
+
+
+def test_a_time_in_seconds_is_not_taken_for_an_old_one() -> None:
+    assert LIMITS._replace(kept_ms=1.0).short_life("orders", 1_772_000_000, 1_772_000_000_000) == ""
 
 
 # -- markers -----------------------------------------------------------------------------------------------------------------

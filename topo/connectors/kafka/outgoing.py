@@ -37,6 +37,7 @@ class TopicLimits(NamedTuple):
         most_bytes: of a batch of records, `max.message.bytes`.
         is_compacted: whether a record needs a key.
         past_ms, future_ms: how far the time of a record may be from the broker's clock; infinite where it does not look.
+        kept_ms: how long a record stays, by its own time; infinite where that does not count.
     """
 
     partitions: int
@@ -44,6 +45,7 @@ class TopicLimits(NamedTuple):
     is_compacted: bool
     past_ms: float = inf
     future_ms: float = inf
+    kept_ms: float = inf
 
     def check(self, record: OutgoingRecord, size: int, batch_bytes: int, now_ms: float = 0.0) -> None:
         """Check that the broker takes a record. In a transaction a refusal would give up all of its records.
@@ -76,6 +78,17 @@ class TopicLimits(NamedTuple):
             raise UserError(f"topic {topic!r} is compacted and takes no record without a key; name one by key=, not None")
         if timestamp:
             self._check_time(topic, timestamp - now_ms)
+
+    def short_life(self, topic: str, timestamp: int, now_ms: float) -> str:
+        """Return why a record will be removed at once; "": it will not be, or its time is in another unit."""
+        age_ms = now_ms - timestamp
+        if age_ms <= self.kept_ms or suspicion(timestamp) is not None:
+            return ""
+        return (
+            f"a record of {age_ms / 3_600_000:.1f} hours ago was written to topic {topic!r}, which removes records "
+            f"{self.kept_ms / 3_600_000:.1f} hours behind their time: it may be gone within minutes; raise retention.ms of the "
+            "topic, or give timestamp=None for the time of sending"
+        )
 
     def _check_time(self, topic: str, ahead_ms: float) -> None:
         if -self.past_ms < ahead_ms < self.future_ms:

@@ -163,8 +163,9 @@ class KafkaSink(TwoPhaseSink):
         """Up to this size nothing is to be checked of a record with a key."""
         if self._topic is not None and not self._maker.names_partitions:
             self._easy_size = self._batch_bytes if self._targets.limits(self._topic).most_bytes >= self._batch_bytes else 0
-        self._easy_ms = self._easy_until()
-        """Up to this time of a record, in milliseconds since 1970, nothing is to be checked of it."""
+        self._has_reported_age = False
+        self._easy_from, self._easy_to = self._easy_times()
+        """Between these times of a record, in milliseconds since 1970, nothing is to be checked of it."""
         self._records: list[OutgoingRecord] = []
         self._size = 0
         self._deliveries: Deliveries | None = None
@@ -231,21 +232,31 @@ class KafkaSink(TwoPhaseSink):
     def write(self, tup: Tuple) -> None:
         """Add a record. Raises UserError for a tuple that has none, or none that its topic takes, and SinkBlockedError."""
         record, size = self._maker.record(tup)
-        if size > self._easy_size or record[2] is None or record[4] > self._easy_ms:
-            self._targets.limits(record[0], record[3]).check(record, size, self._batch_bytes, time.time() * 1000)
-            self._easy_ms = self._easy_until()
+        moment = record[4]
+        if size > self._easy_size or record[2] is None or (moment and not self._easy_from <= moment <= self._easy_to):
+            self._check(record, size)
         if self._is_staged:
             self._staged.add(record, size)
         else:
             self._records.append(record)
         self._size += size
 
-    def _easy_until(self) -> float:
+    def _check(self, record: OutgoingRecord, size: int) -> None:
+        topic, now_ms = record[0], time.time() * 1000
+        limits = self._targets.limits(topic, record[3])
+        limits.check(record, size, self._batch_bytes, now_ms)
+        self._easy_from, self._easy_to = self._easy_times()
+        if record[4] and not self._has_reported_age and (why := limits.short_life(topic, record[4], now_ms)):
+            self._has_reported_age = True
+            self._collector.report_error(TopoEnvironmentError(why))
+
+    def _easy_times(self) -> tuple[float, float]:
         if self._topic is None:
-            return 0.0
-        limits = self._targets.limits(self._topic)
+            return 1.0, 0.0
+        limits, now_ms = self._targets.limits(self._topic), time.time() * 1000
         # Where old records are refused each one is checked.
-        return time.time() * 1000 + limits.future_ms if limits.past_ms > _ANY_PAST_MS else 0.0
+        first_ms = 0.0 if self._has_reported_age else now_ms - limits.kept_ms
+        return first_ms, now_ms + limits.future_ms if limits.past_ms > _ANY_PAST_MS else 0.0
 
     # -- without checkpoints ---------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ class Targets:
                         raise
                     self._progress()
 
-    def _settings_of(self, topic: str) -> tuple[int, bool, float, float]:
+    def _settings_of(self, topic: str) -> tuple[int, bool, float, float, float]:
         # The client's types leave this name out.
         kinds: Any = import_module("confluent_kafka.admin")
         resource = kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, topic)
@@ -81,15 +81,21 @@ class Targets:
                 self._admin.poll(0.01)
             try:
                 found = answer.result(0)
-                past_ms, future_ms = inf, inf
+                past_ms, future_ms, kept_ms = inf, inf, inf
+                policies, is_own_time = (
+                    found["cleanup.policy"].value.split(","),
+                    found["message.timestamp.type"].value == "CreateTime",
+                )
                 # Brokers before 3.6 have one setting for both.
-                if found["message.timestamp.type"].value == "CreateTime" and "message.timestamp.after.max.ms" in found:
+                if is_own_time and "message.timestamp.after.max.ms" in found:
                     past_ms = float(found["message.timestamp.before.max.ms"].value)
                     future_ms = float(found["message.timestamp.after.max.ms"].value)
-                is_compacted = "compact" in found["cleanup.policy"].value.split(",")
-                return int(found["max.message.bytes"].value), is_compacted, past_ms, future_ms
+                # -1 is for ever.
+                if is_own_time and "delete" in policies and (limit_ms := float(found["retention.ms"].value)) >= 0:
+                    kept_ms = limit_ms
+                return int(found["max.message.bytes"].value), "compact" in policies, past_ms, future_ms, kept_ms
             except Exception as error:
                 # Who may write need not have the right to see this. Then other settings of a topic are found out by its refusals.
                 if is_unanswered(error):
                     raise
-        return _BROKER_BYTES, False, inf, inf
+        return _BROKER_BYTES, False, inf, inf, inf
