@@ -64,8 +64,11 @@ class TooLongError(UserError):
         super().__init__(f"a line is longer than max_line, {most} bytes, and is given up in pieces; raise max_line to read it")
 
 
-def read_lines(decode: Decode, *, max_line: int, skip_blank: bool = False) -> ReadFile:
-    """Return a reader of lines, which `decode` makes rows of; blank ones may be passed over, and too long ones are given up."""
+def read_lines(decode: Decode, *, max_line: int, skip_blank: bool = False, mark: bytes = b"") -> ReadFile:
+    """Return a reader of lines, which `decode` makes rows of; blank ones may be passed over, and too long ones are given up.
+
+    With a `mark` a file may begin with these bytes, which are no part of its first line.
+    """
 
     def read(file: BinaryIO, place: int) -> Iterator[FilePiece]:
         is_inside = yield from _go_behind(file, place)
@@ -79,6 +82,9 @@ def read_lines(decode: Decode, *, max_line: int, skip_blank: bool = False) -> Re
             # Of a line of the most bytes the carriage return may be here, and the newline in the next block.
             is_cut = has_more and not lines[-1].endswith(b"\n") and len(lines[-1]) <= max_line + 1
             rest = lines.pop() if is_cut else b""
+            if at == 0 and mark and lines and lines[0].startswith(mark):
+                at, first = len(mark), lines[0].removeprefix(mark)
+                lines[:1] = [first] if first else []
             are_long = any(map(max_line.__lt__, map(len, lines)))
             rows: list[tuple[Any, ...]] = []
             places: list[int] = []
@@ -170,13 +176,18 @@ class _Lines:
     def __init__(self, text: io.TextIOWrapper, most: int) -> None:
         self._text = text
         self._most = most
+        self._is_first = True
         self.last = ""
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        line = self.last = self._text.readline(self._most + len("\r\n"))
+        line = self._text.readline(self._most + len("\r\n"))
+        if self._is_first:
+            # A byte order mark, with which spreadsheets begin a file of UTF-8.
+            self._is_first, line = False, line.removeprefix("\ufeff")
+        self.last = line
         if not line:
             raise StopIteration
         if len(line.rstrip("\r\n")) > self._most:

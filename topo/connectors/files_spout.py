@@ -212,7 +212,9 @@ class FilesSpout(PartitionedSpout):
             return read_parquet(fields)
         if self._format == "csv":
             return read_csv(fields, self._encoding, self._max_line)
-        return read_lines(self._decoder(), max_line=self._max_line, skip_blank=self._format == "json")
+        is_json = self._format == "json"
+        mark = codecs.BOM_UTF8 if is_json or codecs.lookup(self._encoding).name == "utf-8" else b""
+        return read_lines(self._decoder(), max_line=self._max_line, skip_blank=is_json, mark=mark)
 
     def _decoder(self) -> Decode:
         if self._format == "json":

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import gzip
+import io
 import json
 import lzma
 import os
@@ -21,6 +23,7 @@ from pyarrow import parquet
 from tests.unit.connectors.files_harness import harness_of
 from topo import FilesSpout
 from topo.connectors.file_folders import folder_at
+from topo.connectors.file_formats import read_lines
 from topo.errors import ConfigError, NotFoundError
 from topo.testing.partition_harness import PartitionHarness
 
@@ -125,6 +128,29 @@ def test_blank_lines_of_json_and_csv_are_passed_over(tmp_path: Path, format: Any
     (tmp_path / "a").write_bytes(data)
     harness = harness_of(tmp_path, format=format, fields=("n",))
     assert [int(value) for value in harness.read["a"]] == [1, 2] and harness.given_up == [] and harness.errors == []
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "rows"),
+    [
+        ("lines", "é\nb\n", ["é", "b"]),
+        ("lines", "", []),
+        ("json", '{"n": 1}\n{"n": 2}\n', [1, 2]),
+        ("csv", "n,m\r\n1,2\r\n", ["1"]),
+        ("csv", '"n",m\r\n1,2\r\n', ["1"]),
+    ],
+)
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, format: Any, text: str, rows: list[Any]) -> None:
+    (tmp_path / "a").write_text(text, "utf-8-sig")
+    # With "?" the column would be taken for a missing one.
+    harness = harness_of(tmp_path, format=format, fields=None if format == "lines" else ("n?",))
+    assert harness.read.get("a", []) == rows and harness.given_up == [] and harness.errors == []
+
+
+def test_places_behind_a_byte_order_mark_are_those_of_the_file() -> None:
+    read = read_lines(lambda line: (line,), max_line=100, mark=codecs.BOM_UTF8)
+    pieces = read(io.BytesIO(codecs.BOM_UTF8 + b"1\n2\n"), 0)
+    assert [(piece.rows, piece.places) for piece in pieces if piece.rows] == [([(b"1",), (b"2",)], [5, 7])]
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
