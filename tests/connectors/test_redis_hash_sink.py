@@ -10,7 +10,7 @@ import pytest
 from tests.connectors.sink_tasks import ReportingTask
 from tests.servers.redis import RedisProcess
 from tests.unit.connectors.drive import TICK, tracked
-from topo import ConfigError, RedisSink, TopoEnvironmentError, UnsupportedValueError
+from topo import ConfigError, RedisSink, TopoEnvironmentError, UserError
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("redis")]
 
@@ -106,7 +106,7 @@ def test_a_key_that_holds_something_else_is_reported_and_the_batch_repeated(user
 @pytest.mark.parametrize("row", [{"n": 1}, {"user": None, "n": 1}, {"user": 1.5, "n": 1}, {"user": "a", "n": [1]}])
 def test_a_tuple_without_a_usable_key_or_value_fails_alone(users: Users, row: dict[str, Any]) -> None:
     task = ReportingTask(users.sink())
-    with pytest.raises(UnsupportedValueError):
+    with pytest.raises(UserError):
         write(task, row)
     write(task, {"user": "b", "n": 2})
     task.snapshot(1)

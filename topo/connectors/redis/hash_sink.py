@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from string import Formatter
 from typing import Any
 
 from topo.api.context import TaskContext
@@ -12,6 +11,7 @@ from topo.api.durations import duration_ms
 from topo.api.tuples import Tuple
 from topo.api.two_phase import TwoPhaseSink
 from topo.connectors.argument_checks import checks_arguments
+from topo.connectors.name_templates import fields_in, filled
 from topo.connectors.record_encoder import Serialize, fields_named, serializer_of
 from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryEncoder
@@ -68,13 +68,15 @@ class RedisSink(TwoPhaseSink):
             ConfigError: an argument cannot be used, or the client of Redis is missing.
         """
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
-        self._key_parts = key_parts(key)
+        self._key_of, of_key = filled(key, "RedisSink: key=", _key_text), fields_in(key, "RedisSink: key=")
+        if not of_key:
+            raise ConfigError(f"RedisSink: key={key!r} must name fields in braces, at least one, such as 'user:{{user}}'")
         self._ttl_ms = None if ttl is None else duration_ms(ttl)
         if self._ttl_ms is not None and self._ttl_ms < 1:
             raise ConfigError(f"RedisSink: ttl={ttl!r} must be at least 1 ms, or None")
         self._fields = None if fields is None else tuple(fields)
         self._encoder = EntryEncoder(fields, serializer_of(value_serializer))
-        self.required_fields = fields_named(*(name for _, name in self._key_parts), *(fields or ()))
+        self.required_fields = fields_named(*of_key, *(fields or ()))
         self._server = RedisServer("RedisSink", url, timeout, config or {})
 
     def open(self, context: TaskContext) -> None:
@@ -99,11 +101,11 @@ class RedisSink(TwoPhaseSink):
         """Add a row; with `exactly_once` write those that wait when they are a batch.
 
         Raises:
-            UnsupportedValueError: a value cannot be written, or be part of a key.
+            UserError: a field of the key is missing, or a value cannot be written, or be part of a key.
             SinkBlockedError: nothing can be written for now, and too many rows wait.
         """
         try:
-            row = self._row(tup.as_dict())
+            row = self._row(tup)
         except Exception:
             self._rejected.add()
             raise
@@ -114,8 +116,8 @@ class RedisSink(TwoPhaseSink):
                 self._spilling.refused(error, len(self._rows))
         self._rows.append(row)
 
-    def _row(self, values: Mapping[str, Any]) -> _HashRow:
-        key = key_of(self._key_parts, values)
+    def _row(self, tup: Tuple) -> _HashRow:
+        key, values = self._key_of(tup), tup.as_dict()
         entry = self._encoder.entry(values)
         gone = [name for name in self._fields or values if values[name] is None]
         if not entry and not gone:
@@ -177,40 +179,7 @@ _HashRow = tuple[str, list[bytes], list[str]]
 """Key; field, value, field, value, ...; fields to remove."""
 
 
-def key_parts(key: str) -> list[tuple[str, str | None]]:
-    """Return the parts of a key: a text and the name of the field behind it.
-
-    Raises:
-        ConfigError: it names no field, or with an expression.
-    """
-    if not isinstance(key, str):
-        raise ConfigError(f"RedisSink: key={key!r} must be a text with the names of fields in braces, such as 'user:{{user}}'")
-    try:
-        parsed = list(Formatter().parse(key))
-    except ValueError as error:
-        raise ConfigError(f"RedisSink: key={key!r}: {error}; write a brace that is meant twice") from None
-    parts = [(text, name) for text, name, _, _ in parsed]
-    if any(spec or conversion for _, _, spec, conversion in parsed) or not any(name for _, name in parts):
-        raise ConfigError(f"RedisSink: key={key!r} must name fields in braces, at least one, such as 'user:{{user}}'")
-    if any(name is not None and not name.isidentifier() for _, name in parts):
-        raise ConfigError(f"RedisSink: key={key!r} may have names of fields in braces, and nothing else")
-    return parts
-
-
-def key_of(parts: Sequence[tuple[str, str | None]], values: Mapping[str, Any]) -> str:
-    """Return the key of a tuple's values by field.
-
-    Raises:
-        UnsupportedValueError: a field is missing, or is neither a text nor an integer.
-    """
-    key = ""
-    for text, name in parts:
-        key += text
-        if name is not None:
-            if name not in values:
-                raise UnsupportedValueError(f"the tuple has no field {name!r}, which is part of the key")
-            value = values[name]
-            if type(value) not in (str, int):
-                raise UnsupportedValueError(f"field {name!r} is part of the key: a {type(value).__name__} is no text or integer")
-            key += str(value)
-    return key
+def _key_text(value: Any, name: str) -> str:
+    if type(value) not in (str, int):
+        raise UnsupportedValueError(f"field {name!r} is part of the key: a {type(value).__name__} is no text or integer")
+    return str(value)
