@@ -279,3 +279,18 @@ def test_the_rights_that_the_page_names_are_enough(target: Target) -> None:
             task.snapshot(1)
             task.output.complete(1)
         assert target.rows == rows
+
+
+def test_rows_of_two_topologies_of_one_name_are_published_and_the_name_is_reported(target: Target) -> None:
+    mine, other = ReportingTask(target.sink()), ReportingTask(target.sink())
+    for number, (first, second) in enumerate([(1, 2), (3, 4)], 1):
+        mine.write(first)
+        other.write(second)
+        mine.snapshot(number)
+        other.snapshot(number)
+        mine.output.complete(number)
+        other.output.complete(number)
+    assert target.rows == [1, 2, 3, 4]
+    assert mine.texts() == []
+    (error,) = other.texts()
+    assert "another process has published" in error and "as task 0 of 'test.sink'" in error and "under another name" in error

@@ -23,14 +23,18 @@ PUBLISH = """
 -- ARGV: task, number of the transaction, its rows, rows of a step, length of the stream or ''.
 local task, number, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local published = tonumber(redis.call('HGET', KEYS[3], task) or '0')
-if published >= number then return 0 end
-local done, left = 0, redis.call('LLEN', KEYS[2])
+local done, left, is_other = 0, redis.call('LLEN', KEYS[2]), 0
+if published >= number then
+    if left == 0 then return {0, 0} end
+    -- The last step would have removed the list: the marker is that of another process.
+    number, is_other = published, 1
+end
 local begun = redis.call('HGET', KEYS[3], task .. ':begun')
 if begun then
     local rows, key = string.match(begun, '^(%d+) (.*)$')
     if key == KEYS[2] then done = tonumber(rows) end
 end
-if done + left ~= count then return -1 - done - left end
+if done + left ~= count then return {-1 - done - left, is_other} end
 local rows = redis.call('LRANGE', KEYS[2], 0, tonumber(ARGV[4]) - 1)
 for _, row in ipairs(rows) do
     local entry = cmsgpack.unpack(row)
@@ -49,10 +53,10 @@ else
     redis.call('LTRIM', KEYS[2], #rows, -1)
     redis.call('HSET', KEYS[3], task .. ':begun', (done + #rows) .. ' ' .. KEYS[2])
 end
-return left - #rows
+return {left - #rows, is_other}
 """
-"""Moves rows to the stream, unless the marker of the task shows that all were moved; returns how many are left, or -1 - n where
-n rows are found instead of those that were staged."""
+"""Moves rows to the stream, unless the marker of the task shows that all were moved. Returns how many are left, or -1 - n where
+n rows are found instead of those that were staged; and 1 where another process sets the marker of this task, else 0."""
 
 GIVE_UP = """
 -- KEYS: stream, stream of entries that were given up. ARGV: group, id, then fields and values of the copy.

@@ -19,7 +19,7 @@ from topo.connectors.redis.entries import EntryEncoder
 from topo.connectors.redis.scripts import PUBLISH, STAGE
 from topo.connectors.server_link import ServerLink
 from topo.connectors.spilling import Spilling
-from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, UnsupportedValueError
+from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, TopoEnvironmentError, UnsupportedValueError
 
 _SPILL_ROWS = 10_000
 """Rows of a transaction that wait in memory before they are staged."""
@@ -102,6 +102,7 @@ class RedisStreamSink(TwoPhaseSink):
         self._number = 0
         self._rows: list[Any] = []
         self._staged, self._has_list = 0, False
+        self._has_reported_other = False
         self._under_way = 0
         """Rows of a step whose reply has not come: it may be done."""
         self._clock = context.clock
@@ -188,7 +189,11 @@ class RedisStreamSink(TwoPhaseSink):
         maxlen = "" if self._maxlen is None else self._maxlen
         left = 1
         while left > 0:
-            left = self._link.ask(self._client.eval, PUBLISH, len(keys), *keys, task, number, count, _STEP_ROWS, maxlen)
+            given = (task, number, count, _STEP_ROWS, maxlen)
+            left, is_other = self._link.ask(self._client.eval, PUBLISH, len(keys), *keys, *given)
+            if is_other and not self._has_reported_other:
+                self._has_reported_other = True
+                self._report(self._conflict(task))
         if left == 0:
             self._written.add(count)
             return
@@ -197,6 +202,14 @@ class RedisStreamSink(TwoPhaseSink):
                 f"{count} rows were staged for stream {self._stream!r}, and {-1 - left} of them are at {self._server}. Either "
                 "somebody has removed them, or it has lost data, or it is not the server that an earlier worker has written to."
             )
+        )
+
+    def _conflict(self, task: int) -> TopoEnvironmentError:
+        writer = self._base.rpartition(":")[2]
+        return TopoEnvironmentError(
+            f"another process has published to stream {self._stream!r} at {self._server} as task {task} of {writer!r}, too: when "
+            "one of both starts, staged rows of the other are removed. Two topologies must not both be called "
+            f"{writer.partition('.')[0]!r}: submit one under another name"
         )
 
     def abort(self, token: Any) -> None:
