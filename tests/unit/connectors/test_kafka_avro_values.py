@@ -81,6 +81,18 @@ MISFITS: list[tuple[Any, Any, str]] = [
 ]
 
 
+def test_values_of_numpy_fit() -> None:
+    numpy = pytest.importorskip("numpy")
+    for schema, value in (
+        ("boolean", numpy.bool_(True)),
+        ("long", numpy.int64(5)),
+        ("float", numpy.float32(0.5)),
+        ({"type": "array", "items": "long"}, numpy.array([1, 2])),
+    ):
+        assert misfit_of(schema, {})(value) == ""
+    assert "an int" in misfit_of("int", {})(numpy.int64(2**40))
+
+
 @pytest.mark.parametrize(("schema", "value"), FITS)
 def test_a_value_without_a_loss_fits(schema: Any, value: Any) -> None:
     assert misfit_of(schema, {})(value) == ""

@@ -151,6 +151,11 @@ def _integer(bits: int) -> Fits:
     return fits
 
 
+def _boolean(value: Any) -> bool:
+    # Numbers of numpy count as Python's own, and its booleans do not.
+    return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+
+
 def _number(value: Any) -> bool:
     return type(value) is not bool and isinstance(value, Real | Decimal)
 
@@ -197,7 +202,7 @@ def _decimal(value: Any) -> bool:
 _INT, _LONG = _integer(32), _integer(64)
 _KINDS: dict[str, Callable[[Mapping[str, Any]], tuple[Fits, str]]] = {
     "null": lambda _: (lambda value: value is None, "null"),
-    "boolean": lambda _: (lambda value: isinstance(value, bool), "a boolean"),
+    "boolean": lambda _: (_boolean, "a boolean"),
     "int": lambda _: (_INT, "an int, a whole number of 32 bits"),
     "long": lambda _: (_LONG, "a long, a whole number of 64 bits"),
     "float": lambda _: (_float32, "a float, a number up to 3.4e38"),
