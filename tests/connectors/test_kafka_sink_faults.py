@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import pytest
 
 from tests.children import pipe, start_child
 from tests.connectors.kafka_sinks import kind_of, rows
+from tests.connectors.sink_tasks import ReportingTask
 from tests.contract.killing import KILLED, Report, Steps
 from tests.contract.two_phase_sinks import SinkTask, started
+from tests.integration.support import eventually
 from tests.servers.kafka import Broker
 from tests.unit.connectors.drive import tracked
-from topo.errors import TopoEnvironmentError
+from topo.errors import NotFoundError, TopoEnvironmentError, TopoError
 
 pytest.importorskip("confluent_kafka")
 
@@ -281,3 +284,44 @@ def test_a_batch_fails_while_the_broker_is_down_and_the_connection_is_reported_o
     assert (collector.acked, collector.failed) == ([inputs[0], inputs[3]], inputs[1:3])
     assert [sum(text in error for error in errors) for text in ("is not reached", "is reached again")] == [1, 1]
     assert rows(broker, topic) == [0, 3]
+
+
+def test_a_topic_that_is_deleted_is_named_and_rows_are_published_when_it_is_there_again(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "PATIENCE_S", 2.0)
+    topic = broker.create_topic()
+    task = SinkTask(kind_of(broker.address, topic), tmp_path)
+    task.write(1)
+    task.snapshot(1)
+    task.output.complete(1)
+    # With it the broker drops the marker of the task.
+    broker.delete_topic(topic)
+    task.write(2)
+    task.snapshot(2)
+    with pytest.raises(
+        NotFoundError, match=f"topic '{topic}' is gone, and 1 staged records cannot be published now: .* create it"
+    ):
+        task.output.complete(2)
+    broker.create_topic(name=topic)
+    eventually(lambda: is_published(task, 2), what="the publication of a row")
+    assert rows(broker, topic) == [2]
+
+
+def is_published(task: SinkTask, checkpoint: int) -> bool:
+    with suppress(TopoError):
+        task.output.complete(checkpoint)
+        return True
+    return False
+
+
+def test_a_deleted_topic_is_named_by_the_error_of_records_without_checkpoints(broker: Broker) -> None:
+    topic = broker.create_topic()
+    sink = KafkaSink(topic, bootstrap_servers=broker.address, config={"message.timeout.ms": 2000})
+    task = ReportingTask(sink, "at_least_once")
+    broker.delete_topic(topic)
+    sink.execute(tracked(n=1))
+    sink.end_of_input()
+    sink.close()
+    (error,) = task.texts()
+    assert f"topic '{topic}' is gone, and 1 of 1 records were not written" in error

@@ -247,9 +247,11 @@ def test_a_marker_decides_whether_a_transaction_was_published(
         has_published("shop.sink.0", marker, number, name, staged)
 
 
-def test_a_reopened_writer_finds_its_own_marker_or_that_of_the_commit_with_an_unknown_end() -> None:
+def test_a_reopened_writer_finds_its_own_marker_or_that_of_the_commit_with_an_unknown_end_or_none() -> None:
     check_reopened("shop.sink.0", CommitMarker(4, "d"), CommitMarker(4, "d"), 5, "e")
     check_reopened("shop.sink.0", CommitMarker(4, "d"), CommitMarker(5, "e"), 5, "e")
-    for found in (CommitMarker(5, "x"), CommitMarker(6, "f"), CommitMarker()):
+    # Brokers drop a marker with its topic.
+    check_reopened("shop.sink.0", CommitMarker(4, "d"), CommitMarker(), 5, "e")
+    for found in (CommitMarker(5, "x"), CommitMarker(6, "f"), CommitMarker(3, "c")):
         with pytest.raises(TopoEnvironmentError, match="another process has published"):
             check_reopened("shop.sink.0", CommitMarker(4, "d"), found, 5, "e")

@@ -48,6 +48,9 @@ def has_published(writer: str, marker: CommitMarker, number: int, name: str, is_
 def check_reopened(writer: str, known: CommitMarker, found: CommitMarker, number: int, name: str) -> None:
     """Check the marker that a process finds after its producer was fenced, or lost its connection while it committed.
 
+    No marker is that of no other process: brokers drop it with the topic that it is stored for, and after a long time. The
+    transaction would have set it again, so it was not published.
+
     Args:
         writer: the writer.
         known: the marker as this process knows it.
@@ -57,7 +60,7 @@ def check_reopened(writer: str, known: CommitMarker, found: CommitMarker, number
     Raises:
         TopoEnvironmentError: another process has published as this writer.
     """
-    if found not in (known, CommitMarker(number, name)):
+    if found not in (known, CommitMarker(number, name), CommitMarker()):
         raise conflict(writer)
 
 

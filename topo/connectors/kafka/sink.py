@@ -27,7 +27,7 @@ from topo.connectors.secrets import masked_settings
 from topo.connectors.server_link import ServerLink
 from topo.connectors.staged_count import StagedCount
 from topo.connectors.staged_rows import StagedRows, staging_of
-from topo.errors import ConfigError, StagedRowsLostError, TopoEnvironmentError
+from topo.errors import ConfigError, StagedRowsLostError, TopoEnvironmentError, TopoError
 
 _REFUSED = {
     "transactional.id": "topo names the transactions of each task",
@@ -274,10 +274,18 @@ class KafkaSink(TwoPhaseSink):
             self._rejected_counter.add(len(failed))
             error = next(iter(failed.values()))
             what = f"{len(failed)} of {len(self._records)} records were not written, and their tuples fail"
-            self._collector.report_error(explained(error, what, self._settings))
+            self._collector.report_error(self._explained(error, what, self._records[next(iter(failed))][0]))
             for place in failed:
                 self._collector.fail(self._committing[place])
             self._committing = [tup for place, tup in enumerate(self._committing) if place not in failed]
+
+    def _explained(self, error: Any, what: str, topic: str | None) -> TopoError:
+        """Return an error of records of a topic; None: of several."""
+        from confluent_kafka import KafkaError
+
+        if topic is not None and error.name() in ("_TIMED_OUT", "_MSG_TIMED_OUT") and self._targets.is_missing(topic):
+            error, what = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), f"topic {topic!r} is gone, and {what}"
+        return explained(error, what, self._settings)
 
     # -- with checkpoints ------------------------------------------------------------------------------------------------
 
@@ -307,7 +315,7 @@ class KafkaSink(TwoPhaseSink):
                 self._retries_counter.add()
                 if is_last or not is_fenced(error):
                     what = f"{count} staged records cannot be published now"
-                    raise explained(error.args[0], what, self._settings) from None
+                    raise self._explained(error.args[0], what, self._topic) from None
             except BaseException:
                 self._give_up(writer)
                 raise

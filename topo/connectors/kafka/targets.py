@@ -49,6 +49,16 @@ class Targets:
             found = self._limits[topic] = TopicLimits(self._partitions(topic), *self._settings_of(topic))
         return found
 
+    def is_missing(self, topic: str) -> bool:
+        """Whether the brokers answer that they do not have a topic: the client reports only that a record is late."""
+        from confluent_kafka import KafkaException
+
+        try:
+            error = self._admin.list_topics(topic, timeout=_SLICE_S).topics[topic].error
+        except KafkaException:
+            return False
+        return error is not None and error.name() == "UNKNOWN_TOPIC_OR_PART"
+
     def _partitions(self, topic: str) -> int:
         from confluent_kafka import KafkaException
 
