@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from topo.api.context import TaskContext
@@ -18,7 +17,7 @@ from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.counted_messages import CountedMessages
 from topo.connectors.mqtt.deliveries import Delivery, SessionMessages, digest_of
-from topo.connectors.mqtt.settings import broker_address, check_filter, client_id_of, matches_one
+from topo.connectors.mqtt.settings import broker_address, check_filter, client_id_of, number_of
 from topo.connectors.record_decoder import decoder_of, record_fields
 from topo.errors import ConfigError
 
@@ -29,8 +28,6 @@ SESSION = Partition("session")
 METADATA = ("topic", "retain")
 _MOST_UNTRACKED = 10_000
 """Messages of QoS 0 that wait; the broker does not hold them back."""
-_MOST_TOPICS = 10_000
-"""Of which it is remembered whether they are read."""
 
 
 class MqttSpout(PartitionedSpout):
@@ -198,7 +195,9 @@ class _SessionReader:
             lambda arrival: spout.row_of(arrival.message), lambda arrival: arrival.message.payload
         )
         self._is_started = self._is_assigned = self._is_paused = self._has_reported_topics = False
-        self._is_wanted = lru_cache(_MOST_TOPICS)(self._matches)
+        self._numbers = frozenset(map(number_of, spout.topics))
+        self._asked: dict[int, str] = {}
+        """Topics whose subscription was not answered, by the number of its packet."""
         self._dropped = self._dropped_before = 0
         metrics = context.metrics
         self._bytes, self._lost, self._connected = (
@@ -219,13 +218,15 @@ class _SessionReader:
             self._arrived.append(_Arrival(self._connection, None))
         # Else the broker would send retained messages again, for each connection.
         options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
-        self._session.client.subscribe([(topic, options) for topic in self._spout.topics])
+        for topic in self._spout.topics:
+            _, mid = self._session.client.subscribe(topic, options=options, properties=self._session.numbered(number_of(topic)))
+            self._asked[mid] = topic
 
-    def on_subscribed(self, _client: Any, _data: Any, _mid: int, reasons: Sequence[Any], _properties: Any) -> None:
-        """Report topics that the broker refuses."""
-        for topic, reason in zip(self._spout.topics, reasons, strict=False):
-            if reason.is_failure:
-                self._session.report(f"the broker refuses the topic {topic!r}: {reason}")
+    def on_subscribed(self, _client: Any, _data: Any, mid: int, reasons: Sequence[Any], _properties: Any) -> None:
+        """Report a topic that the broker refuses."""
+        topic = self._asked.pop(mid, None)
+        if topic is not None and reasons[0].is_failure:
+            self._session.report(f"the broker refuses the topic {topic!r}: {reasons[0]}")
 
     def on_message(self, _client: Any, _data: Any, message: Any) -> None:
         """Keep a message for the task, and wake it."""
@@ -281,7 +282,7 @@ class _SessionReader:
         message = arrival.message
         if message.qos == 0:
             self._untracked -= 1
-        if not self._is_wanted(message.topic):
+        if not self._is_wanted(message):
             if message.qos:
                 self._session.client.ack(message.mid, 1)
             return False
@@ -296,15 +297,16 @@ class _SessionReader:
         self._bytes.add(len(message.payload))
         return True
 
-    def _matches(self, topic: str) -> bool:
-        """Whether a topic is read. The first other one is reported: the session outlives changes of `topics`."""
-        if matches_one(topic, self._spout.topics):
+    def _is_wanted(self, message: Any) -> bool:
+        """Whether a message is of a topic that is read: a session outlives changes of `topics`. The first other is reported."""
+        numbers = getattr(message.properties, "SubscriptionIdentifier", None)
+        if not numbers or not self._numbers.isdisjoint(numbers):
             return True
         if not self._has_reported_topics:
             self._has_reported_topics = True
             self._session.report(
-                f"the session has subscriptions of before: messages of topics such as {topic!r} are left out, since topics= does "
-                "not name them; with another client_id= the broker sends them no more"
+                f"the session has subscriptions of before: messages such as that of topic {message.topic!r} are left out, since "
+                "topics= does not name them; with another client_id= the broker sends them no more"
             )
         return False
 

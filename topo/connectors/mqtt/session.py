@@ -73,6 +73,7 @@ class MqttSession:
         self._executor, self._on_connected, self._report = executor, on_connected, report
         self.is_connected = False
         self._is_reported = self._is_closing = False
+        self._takes_numbers = False
         self._most_bytes: int | None = None
         """Of a packet that the broker takes, as it has stated at the last connection."""
         transport: Any = "unix" if address.is_unix else "tcp"
@@ -104,6 +105,15 @@ class MqttSession:
         # paho wants a port above 0 for a Unix socket, too.
         self.client.connect_async(address.host, address.port or 1, self._keepalive_s, clean_start=False, properties=properties)
         self.client.loop_start()
+
+    def numbered(self, number: int) -> Any:
+        """Return properties of a subscription with a number, where the broker takes it; else None."""
+        if not self._takes_numbers:
+            return None
+        make: Any = Properties
+        properties = make(PacketTypes.SUBSCRIBE)
+        properties.SubscriptionIdentifier = number
+        return properties
 
     def publish(self, topic: str, payload: bytes | None, *, retain: bool) -> int:
         """Have a message published with QoS 1, as soon as there is a connection. Returns the number of its packet.
@@ -163,6 +173,7 @@ class MqttSession:
             self._lost(f"the broker refuses the connection: {reason}{what}. It is tried again")
             return
         self._most_bytes = getattr(properties, "MaximumPacketSize", None)
+        self._takes_numbers = getattr(properties, "SubscriptionIdentifierAvailable", 1) == 1
         self.is_connected, self._is_reported = True, False
         self._on_connected(flags.session_present)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from zlib import crc32
 
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
@@ -15,6 +16,8 @@ from topo.connectors.secrets import masked
 from topo.errors import ConfigError, UserError
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "mqtt+unix": 0}
+_MOST_NUMBER = 268_435_455
+"""Of a subscription."""
 _TLS = "ca_certs", "certfile", "keyfile", "keyfile_password", "ciphers"
 
 
@@ -87,13 +90,9 @@ def check_filter(topic: str) -> None:
         )
 
 
-def matches_one(topic: str, filters: Iterable[str]) -> bool:
-    """Whether a topic is among those of filters."""
-    from paho.mqtt.client import topic_matches_sub
-
-    # Of $share/NAME/FILTER the last part counts.
-    plain = (one.split("/", 2)[2] if one.startswith("$share/") else one for one in filters)
-    return any(topic_matches_sub(one, topic) for one in plain)
+def number_of(topic: str) -> int:
+    """Return the number of a subscription, by which the broker marks its messages: of one filter always the same."""
+    return crc32(topic.encode()) % _MOST_NUMBER + 1
 
 
 def topic_of(given: str | Callable[[Tuple], str]) -> Callable[[Tuple], str]:
