@@ -262,6 +262,24 @@ def test_rows_that_a_full_stream_refuses_are_published_when_it_has_room(nats_ser
     assert target.rows == [1, 2, 3]
 
 
+def test_a_stream_that_is_removed_is_named_and_rows_are_published_when_it_is_there_again(target: Target) -> None:
+    async def remove(_client: Any, stream_context: Any) -> None:
+        await stream_context.delete_stream(target.stream)
+
+    async def make(_client: Any, stream_context: Any) -> None:
+        await stream_context.add_stream(name=target.stream, subjects=[f"{target.stream}.>"])
+
+    task = ReportingTask(target.sink())
+    task.write(1)
+    task.snapshot(1)
+    target.server.run(remove)
+    with pytest.raises(OSError, match=f"no stream takes subject '{target.stream}.*': it was removed, or has other subjects"):
+        task.output.complete(1)
+    target.server.run(make)
+    task.output.complete(1)
+    assert target.rows == [1]
+
+
 def test_with_at_least_once_refused_messages_fail_their_tuples_alone(nats_server: NatsProcess, tmp_path: Path) -> None:
     from nats.js.api import DiscardPolicy
 

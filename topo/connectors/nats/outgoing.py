@@ -160,7 +160,6 @@ async def _publish(
     client: Any, connection: NatsConnection, messages: Sequence[OutgoingMessage], ids: Sequence[str] | None
 ) -> Published:
     from nats.errors import MaxPayloadError
-    from nats.js.errors import NoStreamResponseError
 
     waiting = set(range(len(messages)))
     refused = dict[int, str]()
@@ -169,12 +168,12 @@ async def _publish(
 
     async def take(reply: Any) -> None:
         nonlocal last
-        if (reply.headers or {}).get("Status") == "503":
-            # The stream is not ready, as when its server has just started.
-            if not end.done():
-                end.set_exception(NoStreamResponseError())
-            return
         place = int(reply.subject.rpartition(".")[2])
+        if (reply.headers or {}).get("Status") == "503":
+            if not end.done():
+                why = "it was removed, or has other subjects now, or its server has just started"
+                end.set_exception(ConnectionError(f"no stream takes subject {messages[place][0]!r}: {why}"))
+            return
         answer = _acknowledgement(reply.data)
         if answer.error is not None:
             refused[place] = str(answer.error.get("description") or answer.error)
