@@ -193,7 +193,7 @@ class RedisStreamSink(TwoPhaseSink):
             left, is_other = self._link.ask(self._client.eval, PUBLISH, len(keys), *keys, *given)
             if is_other and not self._has_reported_other:
                 self._has_reported_other = True
-                self._report(self._conflict(task))
+                self._collector.report_error(self._conflict(task))
         if left == 0:
             self._written.add(count)
             return
