@@ -229,7 +229,12 @@ class ProcessBolt(OperatorBolt, ABC):
 
     Args:
         key: the field or fields that state and timers go by, the same as the grouping's.
+
+    Attributes:
+        forgets_at_a_loss: with `at_least_once` state and timers are gone after each loss: messages in flight are replayed.
     """
+
+    forgets_at_a_loss = False
 
     def __init__(self, key: Key) -> None:
         self.key = key_fields(key)

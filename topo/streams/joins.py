@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from topo.api.durations import duration_ms
 from topo.api.metrics import Metrics
-from topo.errors import UserError
+from topo.errors import LateReplayError, UserError
 from topo.streams.chain import open_function
 from topo.streams.functions import own_reader
 from topo.streams.key_types import FirstKeys
@@ -163,11 +163,12 @@ class JoinFunction:
             out.emit(result)
         return failed
 
-    def goes_late(self, record: Sided, context: StreamContext[Any], out: StreamOutput[Any]) -> bool:
+    def goes_late(self, record: Sided, context: StreamContext[Any], out: Any) -> bool:
         """Count a late record, and emit it to its side output; return False where it is not late, or has none.
 
         Raises:
             UserError: the record has no timestamp.
+            LateReplayError: it is late because its message has failed before, and it has no side output.
         """
         if context.timestamp is None:
             raise UserError("a join by event time was given a record without a timestamp; put .with_event_time(...) before it")
@@ -177,7 +178,10 @@ class JoinFunction:
         place = 0 if record.left else 1
         if place < len(self._late):
             out.side(self._late[place], self._readers[place](record.packed))
-        return place < len(self._late)
+            return True
+        if out.is_replayed:
+            raise LateReplayError("the replay of a failed message came too late for its partners in a join")
+        return False
 
 
 class _Pairing(KeyedProcess[Any, Sided, Any]):

@@ -8,6 +8,7 @@ from typing import Any
 
 from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
 from topo.api.tuples import Tuple
+from topo.ids import REPLAYED_BIT
 from topo.streams.chain import Chain
 from topo.streams.components import OutputFields, reading
 from topo.streams.functions import keeps_as_given, own_copy
@@ -50,7 +51,7 @@ class KeyedProcessBolt(ProcessBolt):
     def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
         """Call the user's function."""
         out, values = self._out, tup.values
-        out.collect, out.key = collector.emit, values[0]
+        out.collect, out.key, out.tup = collector.emit, values[0], tup
         if (value := self._user.process(self._record(values), context, out)) is not None:
             raise returned(self._user.process, value, OUT_EMIT)
 
@@ -76,6 +77,7 @@ class _ProcessOutput:
 
     collect: Callable[..., None]
     key: Any
+    tup: Any
 
     def __init__(self, chains: Mapping[str, Callable[..., None]]) -> None:
         self._main = chains[""]
@@ -88,9 +90,20 @@ class _ProcessOutput:
         if (run := self._sides.get(tag.name)) is not None:
             run(self.key, record, self.collect)
 
+    @property
+    def is_replayed(self) -> bool:
+        """Whether the record at hand descends from a message that has failed before."""
+        return _is_replayed(self.tup)
+
 
 class FirstBolt(ProcessBolt):
-    """`dedupe`: runs the chain for the first record of each key. Of a key that was seen no record is made."""
+    """`dedupe`: runs the chain for the first record of each key. Of a key that was seen no record is made.
+
+    With `at_least_once` the results of a first record may be lost behind this bolt. Then its message is replayed, which is no
+    second record. After a failure it has a mark. Messages that were in flight at a loss may have none, so no key is known then.
+    """
+
+    forgets_at_a_loss = True
 
     def __init__(self, first: First, chain: Chain, layout: Layout, outputs: OutputFields) -> None:
         super().__init__(KEY)
@@ -107,6 +120,12 @@ class FirstBolt(ProcessBolt):
 
     def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
         """Run the chain, unless the key was seen. Its record is seen when no operator of the chain has raised."""
-        if self._seen.get() is None:
+        is_new = self._seen.get() is None
+        if is_new or _is_replayed(tup):
             self._run(tup.values, collector.emit)
+        if is_new:
             self._seen.set(True)
+
+
+def _is_replayed(tup: Any) -> bool:
+    return any(root & REPLAYED_BIT for root in tup.roots)

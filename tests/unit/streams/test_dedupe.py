@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from topo import TopologyError
+from topo import RetryingSpout, Spout, TopologyError
 from topo.streams import StreamBuilder
 from topo.testing import END, StreamTest, TopologyTest
 
@@ -56,3 +56,66 @@ def test_a_record_is_seen_once_the_operators_behind_have_taken_it(delivery: str)
 
     TopologyTest(program, {"items": [7, END]}).run()
     assert seen == [7] and calls == [7, 7]
+
+
+def test_a_record_that_fails_in_another_component_passes_again() -> None:
+    """Its replay was taken for a second record, and acked: the key never had a result."""
+    failures = [True]
+
+    def flaky(number: int) -> int:
+        if failures:
+            failures.pop()
+            raise ValueError("not yet")
+        return number
+
+    with StreamTest(delivery="at_least_once") as test:
+        source = test.source(int)
+        first = source.stream.key_by(lambda n: n % 10).dedupe(name="first").values()
+        seen = test.collect(first.rebalance(parallelism=2).map(flaky))
+        source.send(1)
+        source.send(11)
+        assert (seen.all, len(test.errors()), test.dead_letters()) == ([1], 1, [])
+
+
+def test_a_record_that_is_lost_behind_it_passes_again() -> None:
+    """The task of `dedupe` lived on, knew the key, and dropped the replay."""
+    with StreamTest(delivery="at_least_once") as test:
+        source = test.source(int)
+        first = source.stream.key_by(lambda n: n % 10).dedupe(name="first").values()
+        seen = test.collect(first.batch(2, within="1h", name="held"))
+        source.send(1)
+        test.crash("held")
+        source.send(11)
+        source.send(2)
+        assert seen.all == [[1, 2]]
+
+
+class Plain(Spout):
+    """Delivers again itself."""
+
+    outputs = ("number",)
+
+    def next_tuple(self) -> None:
+        self.collector.end_of_input()
+
+
+class Replayed(RetryingSpout, Plain):
+    """The engine emits its messages again."""
+
+
+@pytest.mark.parametrize(
+    ("spout", "delivery"), [(Plain(), "exactly_once"), (Replayed(), "at_least_once"), (Plain(), "at_most_once")]
+)
+def test_a_spout_whose_messages_are_known_again_is_taken(spout: Spout, delivery: str) -> None:
+    assert deduped(spout, delivery).build().components
+
+
+def test_a_spout_that_delivers_again_itself_is_refused_with_at_least_once() -> None:
+    with pytest.raises(TopologyError, match=r"dedupe at test_dedupe\.py:\d+ .*Plain .*exactly_once"):
+        deduped(Plain(), "at_least_once").build()
+
+
+def deduped(spout: Spout, delivery: str) -> StreamBuilder:
+    flow = StreamBuilder("program").config(delivery=delivery)
+    flow.from_spout(spout, of=int).key_by(lambda number: number).dedupe().to(print)
+    return flow

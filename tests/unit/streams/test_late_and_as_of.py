@@ -274,3 +274,41 @@ def test_a_record_whose_function_raises_takes_no_other_record_of_its_time_along(
         assert seen.all == [1, 3]
         assert ["no such order" in error.message for error in test.errors()] == [True]
         assert [found.values for found in test.dead_letters()] == ([("a", 5)] if delivery == "exactly_once" else [])
+
+
+@pytest.mark.parametrize("kind", ["interval", "as_of"])
+@pytest.mark.parametrize("has_side", [False, True])
+def test_a_replay_that_is_too_late_for_its_partners_is_not_dropped(kind: str, has_side: bool) -> None:
+    """It was acked: its partner was gone, and no result had the record."""
+    failures = [True]
+
+    def flaky(order: Order) -> Order:
+        if order.at == 1 and failures:
+            failures.pop()
+            raise ValueError("not yet")
+        return order
+
+    with StreamTest(delivery="at_least_once", attempts=3) as test:
+        a, b = test.source(Order), test.source(Price, "prices")
+        orders_in_time = a.stream.map(flaky).with_event_time(lambda order: order.at)
+        left = orders_in_time.key_by(lambda order: order.id)
+        right = b.stream.with_event_time(lambda price: price.at).key_by(lambda price: price.of)
+        late: Any = (LATE_ORDERS, LATE_PRICES)[: 2 if kind == "interval" else 1] if has_side else None
+        if kind == "interval":
+            joined = left.interval_join(right, times, before="5ms", after="5ms", late=late, name="joined")
+        else:
+            joined = left.join_table(right.latest(), times, as_of=True, late=late and late[0], name="joined")
+        seen, orders = test.collect(joined.values()), test.side(joined, LATE_ORDERS) if has_side else None
+        if has_side and kind == "interval":
+            test.side(joined, LATE_PRICES)
+        b.send(Price("a", 1, 1), Price("b", 1, 2_000))
+        a.send(Order("a", [], 1), Order("b", [], 2_000))
+        a.end()
+        b.end()
+        assert seen.all == [(2_000, 2_000)]
+        if orders is not None:
+            assert orders.all == [Order("a", [], 1)]
+        given_up = [] if has_side else [("a", (), 1)]
+        assert [found.values for found in test.dead_letters()] == given_up
+        kinds = {error.kind for error in test.errors()}
+        assert ("LateReplayError" in kinds) is not has_side

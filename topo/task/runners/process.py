@@ -29,13 +29,13 @@ class TimersApart:
 
 
 class ProcessKind(OperatorKind):
-    """A `ProcessBolt`. It holds no inputs, so its state lives on in a new epoch without a checkpoint."""
+    """A `ProcessBolt`. It holds no inputs, so its state may live on in a new epoch without a checkpoint."""
 
     _operator: ProcessOperator
 
     def __init__(self, parts: TaskParts, bolt: ProcessBolt, guarantee: InputGuarantee, output: OperatorOutput) -> None:
         self.bolt = bolt
-        super().__init__(parts, guarantee, output, renews=False)
+        super().__init__(parts, guarantee, output, renews=bolt.forgets_at_a_loss and bool(parts.state.plan.ackers))
 
     def _make_operator(self) -> ProcessOperator:
         return ProcessOperator(TimersApart(self.bolt, self._on_timer))
