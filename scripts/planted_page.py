@@ -21,6 +21,7 @@ from tests.simulation import (  # noqa: E402
     planted_savepoints,
     planted_storage,
     planted_streams,
+    planted_tracked_streams,
 )
 
 PAGE = ROOT / "docs" / "simulation.md"
@@ -57,6 +58,7 @@ def table() -> str:
     rows += _rows(planted_partitions.PLANTS, "`partitions` ")
     rows += _rows(planted_savepoints.PLANTS, "`--savepoints` ")
     rows += _rows(planted_streams.PLANTS, "`--streams` ")
+    rows += _rows(planted_tracked_streams.PLANTS, "`--tracked-streams` ")
     for plant, (oracles, seeds, run) in (planted_decisions.SECOND_PLANTS | planted_chains.PLANTS).items():
         rows += _rows({plant: (oracles, seeds)}, f"`{run}` ")
     return "\n".join(

@@ -131,10 +131,14 @@ class Scenario:
                 found.add(part.name)
         return found
 
+    def oracles(self, outside: ExternalWorld) -> Oracles:
+        """Return the oracles of a run."""
+        return Oracles(self, outside)
+
     def run(self, *, keeps_trace: bool = False, may_reopen_trees: bool = False) -> ScenarioRun:
         """Run it to its end, under all oracles. With `may_reopen_trees` ackers may hold trees open that are done."""
         outside = ExternalWorld()
-        oracles = Oracles(self, outside)
+        oracles = self.oracles(outside)
         simulation = Simulation(
             copies_of(self.topology(outside), outside),
             self.seed,

@@ -42,6 +42,7 @@ EXCEPTIONS = {
     "tests/simulation/planted_savepoints.py": PLANTS,
     "tests/simulation/planted_storage.py": PLANTS,
     "tests/simulation/planted_streams.py": PLANTS,
+    "tests/simulation/planted_tracked_streams.py": PLANTS,
     "tests/simulation/test_chains.py": "gives a chain to each spout",
     "tests/simulation/test_ends.py": PLANTS,
     "tests/simulation/test_held_inputs.py": PLANTS,
