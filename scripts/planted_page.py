@@ -17,6 +17,7 @@ from tests.simulation import (  # noqa: E402
     planted_checkpoints,
     planted_control,
     planted_decisions,
+    planted_keyed_streams,
     planted_partitions,
     planted_savepoints,
     planted_storage,
@@ -58,6 +59,7 @@ def table() -> str:
     rows += _rows(planted_partitions.PLANTS, "`partitions` ")
     rows += _rows(planted_savepoints.PLANTS, "`--savepoints` ")
     rows += _rows(planted_streams.PLANTS, "`--streams` ")
+    rows += _rows(planted_keyed_streams.PLANTS, "`--keyed-streams` ")
     rows += _rows(planted_tracked_streams.PLANTS, "`--tracked-streams` ")
     for plant, (oracles, seeds, run) in (planted_decisions.SECOND_PLANTS | planted_chains.PLANTS).items():
         rows += _rows({plant: (oracles, seeds)}, f"`{run}` ")

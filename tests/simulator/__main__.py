@@ -5,6 +5,7 @@ python -m tests.simulator --seed 7 --trace    and before that every event
 python -m tests.simulator --seed 7 --exactly-once    a topology with checkpoints; its seeds are others
 python -m tests.simulator --seed 7 --savepoints    the same topology, and savepoints are asked for
 python -m tests.simulator --seed 7 --streams    a program of streams; its seeds are others
+python -m tests.simulator --seed 7 --keyed-streams    likewise, with results that show their records
 python -m tests.simulator --seed 7 --tracked-streams    a program of streams with at_least_once; likewise
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tests.simulator.keyed_stream_scenarios import draw_keyed_stream_scenario
 from tests.simulator.random_checkpoint_scenarios import draw_checkpoint_scenario, draw_savepoint_scenario
 from tests.simulator.random_scenarios import draw_scenario
 from tests.simulator.stream_scenarios import draw_stream_scenario
@@ -27,11 +29,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--exactly-once", action="store_true", help="a topology with checkpoints")
     parser.add_argument("--savepoints", action="store_true", help="likewise, with savepoints")
     parser.add_argument("--streams", action="store_true", help="a program of streams, with checkpoints")
+    parser.add_argument("--keyed-streams", action="store_true", help="likewise, whose results show their records")
     parser.add_argument("--tracked-streams", action="store_true", help="a program of streams, with at_least_once")
     options = parser.parse_args(arguments)
     draws: dict[str, Any] = {
-        "tracked_streams": draw_tracked_streams, "streams": draw_stream_scenario,
-        "savepoints": draw_savepoint_scenario, "exactly_once": draw_checkpoint_scenario,
+        "tracked_streams": draw_tracked_streams, "keyed_streams": draw_keyed_stream_scenario,
+        "streams": draw_stream_scenario, "savepoints": draw_savepoint_scenario,
+        "exactly_once": draw_checkpoint_scenario,
     }  # fmt: skip
     draw = next((draw for name, draw in draws.items() if getattr(options, name)), draw_scenario)
     scenario = draw(options.seed)

@@ -52,7 +52,13 @@ def _is_deleted(at: int) -> bool:
 
 
 class Program(CheckpointedStage):
-    """A program that reads the streams `left` and `right`."""
+    """A program that reads the streams `left` and `right`.
+
+    Attributes:
+        disorder_ms: of both, as the program declares it.
+    """
+
+    disorder_ms = JITTER_MS
 
     @abstractmethod
     def draw(self, flow: StreamBuilder, left: Stream[Event], right: Stream[Event], tasks: int) -> Any:
@@ -253,14 +259,15 @@ class StreamScenario(CheckpointScenario):
     def topology(self, outside: Beyond) -> Topology:
         by_name = {part.name: part for part in self.parts}
         flow = StreamBuilder(f"streams-{self.seed}").config(**self.settings)
+        program, log = by_name[PROGRAM], by_name[LOG]
+        drawn = program.make(outside)
         left, right = (
             flow.from_spout(part.make(outside), of=Event, parallelism=part.parallelism, name=part.name).with_event_time(
-                at_of, disorder=f"{JITTER_MS}ms"
+                at_of, disorder=f"{drawn.disorder_ms}ms"
             )
             for part in self.parts[:2]
         )
-        program, log = by_name[PROGRAM], by_name[LOG]
-        results = program.make(outside).draw(flow, left, right, program.parallelism)
+        results = drawn.draw(flow, left, right, program.parallelism)
         if isinstance(results, Stream):
             # The field `key` in front of that of a record.
             results = results.key_by(lambda event: event.key).id

@@ -38,6 +38,7 @@ EXCEPTIONS = {
     "tests/simulation/planted_checkpoints.py": PLANTS,
     "tests/simulation/planted_control.py": PLANTS,
     "tests/simulation/planted_decisions.py": PLANTS,
+    "tests/simulation/planted_keyed_streams.py": PLANTS,
     "tests/simulation/planted_partitions.py": PLANTS,
     "tests/simulation/planted_savepoints.py": PLANTS,
     "tests/simulation/planted_storage.py": PLANTS,
