@@ -279,8 +279,9 @@ class SourceMessages:
         return due
 
     def previously_failed(self, messages: Sequence[Any]) -> list[int]:
-        """Return the places of those messages, of `due`, that have had a verdict against them."""
-        return self._book.previously_failed(messages)
+        """Return the places of those messages, of `due`, that have had a verdict against them; dead letters have."""
+        failed = self._book.previously_failed(messages)
+        return [*failed, *(place for place, one in enumerate(messages) if is_letter(one))] if self._letters else failed
 
     def once_suspected(self, messages: Sequence[Any]) -> list[int]:
         """Return the places of those messages, of `due`, that were in processing when a process died."""

@@ -16,7 +16,7 @@ from topo.builder import TopologyBuilder
 from topo.dead_letters.payload import MAX_WORDS
 from topo.ids import REPLAYED_BIT
 from topo.wire.codec import MAX_ELEMENTS
-from topo.wire.control import Deactivate, DeadLetter, DeadLettersStored
+from topo.wire.control import Deactivate, DeadLetter, DeadLettersStored, LetterToReplay, ReplayLetters
 from topo.wire.frames import FrameKind
 
 # -- replays
@@ -72,6 +72,18 @@ def test_a_message_that_timed_out_has_failed_before() -> None:
     task.wait(11.0)
     task.wait(1.0)
     assert task.root_of("x") & REPLAYED_BIT
+
+
+def test_a_dead_letter_that_is_emitted_again_has_failed_before() -> None:
+    """A window for which it was too late dropped it, and it was reported as done."""
+    _, task = replaying("x")
+    task.run()
+    stream = task.task.state.streams[0]
+    values = CODEC.pack_value(("old", *[None] * (len(stream.fields) - 1)))
+    task.handle(ReplayLetters(task.id, [LetterToReplay(8, stream.name, None, values, 1)]))
+    task.run()
+    assert task.root_of("old") & REPLAYED_BIT
+    assert not task.root_of("x") & REPLAYED_BIT
 
 
 def test_a_timeout_is_an_attempt() -> None:
