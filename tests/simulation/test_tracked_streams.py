@@ -13,8 +13,8 @@ from tests.simulation.planted import Plant, check_caught
 from tests.simulator.tracked_programs import PROGRAMS, SHAPES
 from tests.simulator.tracked_streams import draw_tracked_streams
 
-SEEDS = 45
-CHUNK = 15
+SEEDS = 40
+CHUNK = 20
 SOMETIMES = (
     *(f"program: {program.__name__}" for program in PROGRAMS),
     *(f"shape: {shape}" for shape in SHAPES),

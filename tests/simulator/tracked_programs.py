@@ -200,9 +200,10 @@ class InWindows(TrackedProgram):
 
     has_time = holds = True
     window: ClassVar[Any] = Tumbling(f"{WINDOW_MS}ms")
+    more: ClassVar[dict[str, str]] = {}
 
     def draw(self, streams: Sequence[Stream[Note]]) -> Stream[Note]:
-        results, late = self.results(self.keyed(streams[0]).window(self.window, late=LATE))
+        results, late = self.results(self.keyed(streams[0]).window(self.window, late=LATE, **self.more))
         return results.map(self.flaky).merge(late)
 
     def results(self, windows: WindowedStream[str, Note]) -> tuple[Stream[Note], Stream[Note]]:
@@ -222,12 +223,74 @@ class InSessions(InWindows):
 
 
 class InSliding(InWindows):
-    """Windows that overlap."""
+    """Windows that overlap. A replay that is too late for one of them is not on the late stream while another takes it."""
 
+    may_give_up = True
     window = Sliding(f"{WINDOW_MS}ms", f"{SLIDE_MS}ms")
 
     def times(self, name: str) -> set[int]:
         return {2}
+
+
+class Alone(InWindows):
+    """Windows without a side output, for which a replay may be too late."""
+
+    may_give_up = True
+
+    def draw(self, streams: Sequence[Stream[Note]]) -> Stream[Note]:
+        windows = self.keyed(streams[0]).window(self.window)
+        results = windows.process(lambda _key, window: [_all_of(window.value)], of=Note, name=OPERATOR)
+        return results.values().map(self.flaky)
+
+
+class Early(InWindows):
+    """Windows that take late records for a while, and have early results."""
+
+    more: ClassVar[dict[str, str]] = {"lateness": "60ms", "early": "10ms"}
+
+    def times(self, name: str) -> set[int]:
+        return set(range(1, 1_000))
+
+
+class ByTheClock(InWindows):
+    """Sessions of the clock."""
+
+    has_time = False
+
+    def draw(self, streams: Sequence[Stream[Note]]) -> Stream[Note]:
+        windows = self.keyed(streams[0]).window(Session(f"{SLIDE_MS}ms", clock="processing"))
+        return windows.reduce(together, name=OPERATOR).values().map(lambda window: window.value, of=Note).map(self.flaky)
+
+
+class BehindDedupe(InWindows):
+    """Windows behind another operator with state."""
+
+    def keyed(self, stream: Stream[Note]) -> KeyedStream[str, Note]:
+        once = stream.key_by(lambda note: note.names, parallelism=self.tasks).dedupe(name="once")
+        return super().keyed(once.values())
+
+
+class Paired(TrackedProgram):
+    """A join by window."""
+
+    sources = 2
+    has_time = holds = True
+
+    def draw(self, streams: Sequence[Stream[Note]]) -> Stream[Note]:
+        left, right = map(self.keyed, streams)
+        window = Tumbling(f"{WINDOW_MS}ms")
+        joined = left.outer_join(right, _of_two, window=window, late=(LATE, LATE), of=Note, name=OPERATOR)
+        return joined.values().map(self.flaky).merge(joined.side(LATE))
+
+    def times(self, name: str) -> set[int]:
+        return set(range(1, 1_000))
+
+
+def _of_two(left: Note | None, right: Note | None) -> Note:
+    if left is None or right is None:
+        (one,) = (one for one in (left, right) if one is not None)
+        return one
+    return together(left, right)
 
 
 class Rows(TrackedProgram):
@@ -364,5 +427,5 @@ SHAPES: dict[str, Shape] = {
 }
 PROGRAMS: tuple[type[TrackedProgram], ...] = (
     *(Nothing, Last, Apart, Deduped, DedupedForAWhile, Batched, InWindows, InSessions, InSliding),
-    *(Rows, WithRow, WithTable, Near, NearAlone, AsOf),
+    *(Alone, Early, ByTheClock, BehindDedupe, Paired, Rows, WithRow, WithTable, Near, NearAlone, AsOf),
 )

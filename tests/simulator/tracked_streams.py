@@ -18,6 +18,7 @@ from tests.simulator.tracked_programs import (
     PROGRAMS,
     SHAPES,
     SINK,
+    BehindDedupe,
     Deduped,
     Flaky,
     Landing,
@@ -156,7 +157,7 @@ def draw_tracked_streams(seed: int) -> TrackedStreams:
     kind, attempts = PROGRAMS[seed % len(PROGRAMS)], 10
     parts, spouts, shapes = [], [], []
     for name in ("one", "two")[: kind.sources]:
-        has_positions = kind.has_time or issubclass(kind, Deduped) or random.random() < 0.65
+        has_positions = kind.has_time or issubclass(kind, Deduped | BehindDedupe) or random.random() < 0.65
         facts = SpoutFacts(name, random.choice((1, 2)), random.choice((20, 40)), has_positions)
         spouts.append(facts)
         parts.append(Part(name, _spout(random, facts, attempts), facts.parallelism))
