@@ -141,14 +141,14 @@ class KafkaSink(TwoPhaseSink):
         check_batch_age(context, "KafkaSink", "flush_interval")
         self.max_batch = batch_within_pending(context, self.max_batch, "max_batch")
         self._progress = context.progress
-        self._link = ServerLink(f"Kafka at {self._servers!r}", context, self._collector.report_error)
+        self._link = ServerLink(f"Kafka at {self._servers!r}", context, self._report)
         metrics = context.metrics
         self._rows_counter, self._bytes_counter = metrics.counter("rows"), metrics.counter("bytes")
         self._rejected_counter, self._retries_counter = metrics.counter("rejected_rows"), metrics.counter("retries")
         self._staged_count = StagedCount(metrics)
         self._publish_time, self._commit_time = metrics.histogram("publish_ms"), metrics.histogram("commit_ms")
         self._clock = context.clock
-        self._maker.report_units_to(self._collector.report_error)
+        self._maker.report_units_to(self._report)
         for encoder in self._maker.encoders:
             encoder.open(self._progress)
         self._settings = self._client_settings(context)
@@ -217,7 +217,7 @@ class KafkaSink(TwoPhaseSink):
                 "markers of its tasks are stored; no record is written to it"
             )
         place = staging_of(context, self._staging, "KafkaSink")
-        self._staged = StagedRows(context, place, "KafkaSink", self._collector.report_error, self._storage_options)
+        self._staged = StagedRows(context, place, "KafkaSink", self._report, self._storage_options)
         self._writer = f"{context.topology}.{context.component}.{context.task_index}"
         self._number = NO_NUMBER
         """How many records the files of this process have that are not published."""
@@ -278,6 +278,9 @@ class KafkaSink(TwoPhaseSink):
             for place in failed:
                 self._collector.fail(self._committing[place])
             self._committing = [tup for place, tup in enumerate(self._committing) if place not in failed]
+
+    def _report(self, error: BaseException) -> None:
+        self._collector.report_error(error)
 
     def _explained(self, error: Any, what: str, topic: str | None) -> TopoError:
         """Return an error of records of a topic; None: of several."""
