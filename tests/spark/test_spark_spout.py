@@ -295,7 +295,7 @@ def test_a_savepoint_is_continued_in_the_files_that_its_positions_count(scene: S
 
 @pytest.mark.integration
 def test_a_savepoint_is_not_continued_in_the_files_of_a_later_run(scene: Scene) -> None:
-    folder = write(scene.folder / "rows", ROWS)
+    folder = write(scene.folder / "rows", 10 * ROWS)
     flow = scene.file(FLOW)
     first = scene.submit(flow, delivery="exactly_once", checkpoint_interval="200ms")
     first.wait_until(lambda status: int(status["totals"]["emitted"]) > ROWS / 4)
