@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import NewType
 
 TaskId = NewType("TaskId", int)
@@ -29,6 +30,11 @@ TRACED_BIT = 1 << 62
 SUSPECT_BIT = 1 << 61
 """Set in the roots of messages that were in processing when a process died, likewise."""
 _TOPOLOGY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+def is_replayed(roots: Iterable[int]) -> bool:
+    """Whether one of the roots has `REPLAYED_BIT`."""
+    return any(root & REPLAYED_BIT for root in roots)
 
 
 def new_incarnation() -> Incarnation:

@@ -13,7 +13,7 @@ from topo.tracking.source_messages import SourceMessages
 
 def replays_are_second_records(patch: pytest.MonkeyPatch) -> None:
     """`dedupe` drops the replay of a failed message, and a late one of a join meets the records that are left."""
-    patch.setattr(process_bolts, "_is_replayed", lambda tup: False)
+    patch.setattr(process_bolts, "is_replayed", lambda roots: False)
 
 
 def keys_outlive_a_loss(patch: pytest.MonkeyPatch) -> None:

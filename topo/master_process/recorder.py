@@ -125,8 +125,8 @@ class Recorder:
     def record(self, error: RecordError) -> None:
         """Write a row of `topo errors`; a row that cannot be written is kept for `save_again`."""
         message = self._of_the_original(error.message)
-        if error.kind == FileNotFoundError.__name__ and message != error.message:
-            message += not_copied(message)
+        if error.kind == FileNotFoundError.__name__:
+            message += not_copied(error.message, message)
         error = replace(
             error,
             file=self._of_the_original(error.file),

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
 from topo.dead_letters.records import letter_to_replay
 from topo.dead_letters.replays import FAILED, UNDER_WAY, latest_replays, times_asked
-from topo.errors import TopoInternalError, UserError
+from topo.errors import UserError
 from topo.master.events import MasterEvent, ReplayAsked
 from topo.master_process.recorder import replay_rows
 from topo.plan.physical import PhysicalPlan
@@ -28,42 +29,36 @@ SLICE = 500
 """Rows of a file that are read before the loop turns again."""
 
 
-class ReplayFile(Protocol):
-    """The file of replays."""
-
-    def append_replays(self, rows: Iterable[bytes]) -> None:
-        """Append rows of `replay_rows`, durably. Raises TopoEnvironmentError when they cannot be written."""
-
-    def store_replays(self, results: Mapping[int, str | None]) -> None:
-        """Append results of dead letters that were emitted again: why it has failed, None where it is done."""
-
-
 class ReplayDesk:
     """Replays of one topology's dead letters.
 
     Args:
         folder: of the topology.
-        file: in it.
+        append: appends rows of `replay_rows` to its file of replays, durably. Raises TopoEnvironmentError when it cannot.
         handle: gives an event to the master.
     """
 
     def __init__(
-        self, folder: TopologyFolder, plan: PhysicalPlan, file: ReplayFile, handle: Callable[[MasterEvent], None]
+        self,
+        folder: TopologyFolder,
+        plan: PhysicalPlan,
+        append: Callable[[Iterable[bytes]], None],
+        handle: Callable[[MasterEvent], None],
     ) -> None:
         self._folder = folder
         self._plan = plan
-        self._file = file
+        self._append = append
         self._handle = handle
 
-    def resume(self) -> Generator[None, None, None]:
-        """Continue with the dead letters that were under way when the last master ended; those that no longer fit have failed."""
+    def resume(self, refuse: Callable[[dict[int, str]], None]) -> Generator[None, None, None]:
+        """Continue with the dead letters that were under way when the last master ended; `refuse` stores why others fail."""
         latest, times = yield from self._replays()
         waiting = {number for number, row in latest.items() if row["state"] == UNDER_WAY}
         if waiting:
             dead_letters, refused = yield from self._judge(waiting, times)
             if refused:
                 # Under way for ever, they could not be asked for again.
-                self._file.store_replays(refused)
+                refuse(refused)
             self._give(dead_letters)
 
     def answer(self, numbers: Iterable[int], dry_run: bool = False) -> Generator[None, None, dict[str, Any]]:
@@ -94,7 +89,7 @@ class ReplayDesk:
             for begin in range(0, len(asked), SLICE):
                 rows += replay_rows((number, UNDER_WAY, "") for number in asked[begin : begin + SLICE])
                 yield
-            self._file.append_replays(rows)
+            self._append(rows)
             self._give(dead_letters)
         return {"asked": asked, "known": _by_text(known), "refused": _by_text(refused)}
 
@@ -144,26 +139,13 @@ def ask_for_resume(folder: TopologyFolder, numbers: Iterable[int], *, dry_run: b
     """
     plan = SubmittedTopology.read(folder).plan
     with folder.lock():
-        work = ReplayDesk(folder, plan, _ReplayFile(folder), lambda _event: None).answer(numbers, dry_run)
+        work = ReplayDesk(folder, plan, partial(append_lines, folder.replays), lambda _event: None).answer(numbers, dry_run)
         while True:
             try:
                 next(work)
             except StopIteration as end:
                 answer: dict[str, Any] = end.value
                 return answer
-
-
-class _ReplayFile:
-    """The file of a topology that does not run."""
-
-    def __init__(self, folder: TopologyFolder) -> None:
-        self._folder = folder
-
-    def append_replays(self, rows: Iterable[bytes]) -> None:
-        append_lines(self._folder.replays, rows)
-
-    def store_replays(self, results: Mapping[int, str | None]) -> None:
-        raise TopoInternalError("a topology that does not run has no results")
 
 
 def _slices(path: Path) -> Iterator[list[dict[str, Any]]]:

@@ -138,7 +138,7 @@ class MasterShell:
         }
         self._history = HistoryKeeper(job.folder.history, lambda: of_overview(window="1s", buckets=True))
         self._questions["history"] = self._history.answer
-        self._replays = ReplayDesk(job.folder, job.plan, self._recorder, self.loop.handle)
+        self._replays = ReplayDesk(job.folder, job.plan, self._recorder.append_replays, self.loop.handle)
         self._slow: deque[tuple[bytes, Generator[None, None, Any]]] = deque()
         """Answers that are made in slices, and to whom; the first is under way."""
         self._questions |= observation_verbs(self.loop, time.monotonic)
@@ -178,7 +178,7 @@ class MasterShell:
             for problem in self._restored.problems:
                 self._recorder.record(RecordError("CheckpointDamaged", f"{problem}; an earlier one is restored"))
             self.loop.handle(Started())
-            deque(self._replays.resume(), maxlen=0)
+            deque(self._replays.resume(self._recorder.store_replays), maxlen=0)
             while self.loop.outcome is None:
                 self.sleep()
                 self.turn()

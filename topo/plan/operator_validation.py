@@ -10,7 +10,9 @@ from topo.api.batch_bolt import BatchBolt
 from topo.api.bolt import StatefulBolt
 from topo.api.columns import ColumnBolt
 from topo.api.groupings import Fields, GroupingKind
-from topo.api.operator_bolts import AsyncBolt, OperatorBolt, WindowBolt, key_fields
+from topo.api.operator_bolts import AsyncBolt, OperatorBolt, ProcessBolt, WindowBolt, key_fields
+from topo.api.partitions import PartitionedSpout
+from topo.api.spout import RetryingSpout
 from topo.api.streams import DEFAULT_STREAM, StreamDeclaration
 from topo.api.topology import ComponentKind, ComponentSpec
 from topo.api.triggers import CountTrigger, PurgingTrigger
@@ -53,6 +55,8 @@ def operator_problems(specs: Sequence[ComponentSpec], streams: Streams, config: 
             bolt = spec.component
             if isinstance(bolt, BatchBolt | ColumnBolt):
                 found += [f"{where}: {problem}" for problem in _batch(spec, bolt, specs, config)]
+            if isinstance(bolt, ProcessBolt) and bolt.forgets_at_a_loss and config.delivery == "at_least_once":
+                found += [f"{where}: {problem}" for problem in _delivered_again(spec, specs)]
             if isinstance(bolt, WindowBolt):
                 found += [f"{where}: {problem}" for problem in _window(spec, bolt, streams)]
                 if config.delivery == "at_least_once":
@@ -110,6 +114,16 @@ def _batch(
             f"a tuple waits {format_duration(bolt.settings.wait_ms / 1000)} for its batch, but message_timeout of {spout!r} "
             f"is {format_duration(timeouts[spout])}: messages would fail meanwhile; shorten wait or raise message_timeout"
         )
+
+
+def _delivered_again(spec: ComponentSpec, specs: Sequence[ComponentSpec]) -> Iterator[str]:
+    """A message that its own spout delivers again looks like a new one, and is lost where its first tuple has left state."""
+    for source in _spouts_above(spec, {one.id: one for one in specs}):
+        if not issubclass(source.type, RetryingSpout | PartitionedSpout):
+            yield (
+                f"with delivery='at_least_once' the {source.type.__name__} {source.id!r} delivers a message again that was lost "
+                "behind this bolt, which would drop it as seen; set delivery='exactly_once', or make it a RetryingSpout"
+            )
 
 
 def _timeouts_above(spec: ComponentSpec, specs: Sequence[ComponentSpec], config: TopologyConfig) -> dict[str, float]:

@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from topo.api.bolt import WithRequiredFields
-from topo.api.partitions import PartitionedSpout
-from topo.api.spout import RetryingSpout
-from topo.errors import UserError
 from topo.streams.chain import Chain
-from topo.streams.graph import Node, above
+from topo.streams.graph import Node
 from topo.streams.records import layout_of
 
 _NAME_THEM = "; of tuples and dicts .to(sink, fields=(...)) makes columns, and of=Click gives records their fields"
@@ -47,18 +44,3 @@ def explain_missing_fields(sink: Node) -> None:
     are_named = sink.settings.get("fields") or all(layout_of(source.record_of(name)).attributes for source, name in sink.inputs)
     if isinstance(sink.function, WithRequiredFields) and not are_named:
         sink.function.missing_field_fix = _NAME_THEM
-
-
-def check_delivered_again(dedupe: Node, delivery: object) -> None:
-    """Refuse a `dedupe` that would take a message that a source delivers again for a second record, and so lose it.
-
-    Raises:
-        UserError: with `at_least_once` it reads a spout whose messages the engine does not emit again itself.
-    """
-    if delivery != "at_least_once":
-        return
-    for node in above(dedupe):
-        if node.kind == "from_spout" and not isinstance(node.function, RetryingSpout | PartitionedSpout):
-            spout = type(node.function).__name__
-            why = f"{spout} of {node} delivers a message again that was lost behind {dedupe.kind}, which would drop it as seen"
-            raise UserError(f"{dedupe} with delivery='at_least_once': {why}; choose delivery='exactly_once'")

@@ -42,7 +42,7 @@ from topo.streams.graph import (
     merges_types,
     readers_of,
 )
-from topo.streams.lowered import LoweredComponent, StreamEdge, check_delivered_again, explain_missing_fields
+from topo.streams.lowered import LoweredComponent, StreamEdge, explain_missing_fields
 from topo.streams.naming import component_ids, identity, state_types
 from topo.streams.process import KeyedProcess
 from topo.streams.process_bolts import FirstBolt, KeyedProcessBolt
@@ -265,7 +265,6 @@ class Lowering:
             chains += sides.values()
             bolt = KeyedProcessBolt(function, chain, sides, layout, outputs)
         elif node.kind == "dedupe":
-            check_delivered_again(node, self._builder.settings.get("delivery"))
             bolt = FirstBolt(function, chain, layout, outputs)
         elif node.kind == "enrich":
             table = node.inputs[1][0]

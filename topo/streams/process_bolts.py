@@ -8,7 +8,7 @@ from typing import Any
 
 from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
 from topo.api.tuples import Tuple
-from topo.ids import REPLAYED_BIT
+from topo.ids import is_replayed
 from topo.streams.chain import Chain
 from topo.streams.components import OutputFields, reading
 from topo.streams.functions import keeps_as_given, own_copy
@@ -93,7 +93,7 @@ class _ProcessOutput:
     @property
     def is_replayed(self) -> bool:
         """Whether the record at hand descends from a message that has failed before."""
-        return _is_replayed(self.tup)
+        return is_replayed(self.tup.roots)
 
 
 class FirstBolt(ProcessBolt):
@@ -118,14 +118,10 @@ class FirstBolt(ProcessBolt):
         self._run = self.chain.compiled("run(values, emit)", before, (), space)
         self._seen = self._first.seen.installed(context.state, self.chain.label)
 
-    def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
+    def process(self, tup: Any, context: ProcessContext, collector: ProcessCollector) -> None:
         """Run the chain, unless the key was seen. Its record is seen when no operator of the chain has raised."""
         is_new = self._seen.get() is None
-        if is_new or _is_replayed(tup):
+        if is_new or is_replayed(tup.roots):
             self._run(tup.values, collector.emit)
         if is_new:
             self._seen.set(True)
-
-
-def _is_replayed(tup: Any) -> bool:
-    return any(root & REPLAYED_BIT for root in tup.roots)

@@ -31,7 +31,7 @@ from operator import itemgetter
 from typing import Any
 
 from topo.hot import Acks, Ids, hold_run
-from topo.ids import REPLAYED_BIT
+from topo.ids import REPLAYED_BIT, is_replayed
 from topo.tracking.firings import Firing, FiringChain, OnlyFiring, Pane
 from topo.tracking.pane_table import PaneTable
 
@@ -443,4 +443,4 @@ class WindowTracker:
 
 def _mark(roots: Iterable[int]) -> int:
     """Return `REPLAYED_BIT` if one of the roots has it, else 0."""
-    return REPLAYED_BIT if any(root & REPLAYED_BIT for root in roots) else 0
+    return REPLAYED_BIT if is_replayed(roots) else 0

@@ -352,14 +352,15 @@ def as_user_knows_it(text: str, copy: str, origin: str) -> str:
     return re.sub(rf"[^\s\"'(]*{end}\b", lambda _: origin, text.replace(copy, origin))
 
 
-def not_copied(error: str) -> str:
-    """Return why a file was not found that exists; "" for all other errors.
+def not_copied(raised: str, shown: str) -> str:
+    """Return why a file beside the original code was not found; "" for all other files.
 
     Args:
-        error: the text of a FileNotFoundError, as `as_user_knows_it` returns it.
+        raised: the text of a FileNotFoundError.
+        shown: the same, with the names of the user's own files.
     """
-    named = re.search(r"'([^']+)'$", error)
-    if named is None or not os.path.exists(named[1]):
+    named = re.search(r"'([^']+)'$", shown)
+    if raised == shown or named is None or not os.path.exists(named[1]):
         return ""
     return (
         "; it exists, but code runs as a copy, and data files beside a single-file topology are not copied: "

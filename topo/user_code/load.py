@@ -370,8 +370,8 @@ class _blaming_user:
 
     def _hint(self, error: BaseException, origin: str) -> str:
         """Say how a module is shipped that lies beside the original code, or why a file there is not found."""
-        if isinstance(error, FileNotFoundError) and str(self._root) != origin:
-            return not_copied(str(error).replace(str(self._root), origin)) if str(self._root) in str(error) else ""
+        if isinstance(error, FileNotFoundError):
+            return not_copied(str(error), str(error).replace(str(self._root), origin))
         if not isinstance(error, ModuleNotFoundError) or not error.name or str(self._root) == origin:
             return ""
         module = Path(origin, *error.name.split("."))

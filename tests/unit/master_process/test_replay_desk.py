@@ -42,8 +42,8 @@ def test_dead_letters_that_the_new_program_cannot_emit_have_failed(tmp_path: Pat
     append_lines(folder.dead_letters, [letter_row(found, component, Codec(), 5) for component in ("numbers", "gone")])
     recorder.append_replays(replay_rows([(1, UNDER_WAY, ""), (2, UNDER_WAY, ""), (3, UNDER_WAY, "")]))
 
-    desk = ReplayDesk(folder, job.plan, recorder, asked.append)
-    ended(desk.resume())
+    desk = ReplayDesk(folder, job.plan, recorder.append_replays, asked.append)
+    ended(desk.resume(recorder.store_replays))
     assert [
         (event.component, [one.number for one in event.dead_letters]) for event in asked if isinstance(event, ReplayAsked)
     ] == [("numbers", [1])]
@@ -70,7 +70,8 @@ def test_a_request_waits_for_the_next_resume(tmp_path: Path) -> None:
     assert ask_for_resume(folder, [1, 2], dry_run=True)["asked"] == [1]
     assert ask_for_resume(folder, [1, 2]) == {"asked": [1], "known": {}, "refused": {"2": "there is no such dead letter"}}
     assert ask_for_resume(folder, [1])["known"] == {"1": UNDER_WAY}
-    ended(ReplayDesk(folder, job.plan, Recorder(job, {}, "", lambda: 0.0), asked.append).resume())
+    recorder = Recorder(job, {}, "", lambda: 0.0)
+    ended(ReplayDesk(folder, job.plan, recorder.append_replays, asked.append).resume(recorder.store_replays))
     assert [len(event.dead_letters) for event in asked if isinstance(event, ReplayAsked)] == [1]
 
 

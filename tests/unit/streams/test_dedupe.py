@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from topo import RetryingSpout, Spout, TopologyError
+from topo.plan.parallelism import with_overrides
+from topo.plan.validation import validate
 from topo.streams import StreamBuilder
 from topo.testing import END, StreamTest, TopologyTest
 
@@ -111,7 +113,7 @@ def test_a_spout_whose_messages_are_known_again_is_taken(spout: Spout, delivery:
 
 
 def test_a_spout_that_delivers_again_itself_is_refused_with_at_least_once() -> None:
-    with pytest.raises(TopologyError, match=r"dedupe at test_dedupe\.py:\d+ .*Plain .*exactly_once"):
+    with pytest.raises(TopologyError, match=r"bolt 'dedupe': .* Plain .*exactly_once.* \(dedupe at test_dedupe\.py:\d+\)"):
         deduped(Plain(), "at_least_once").build()
 
 
@@ -119,3 +121,10 @@ def deduped(spout: Spout, delivery: str) -> StreamBuilder:
     flow = StreamBuilder("program").config(delivery=delivery)
     flow.from_spout(spout, of=int).key_by(lambda number: number).dedupe().to(print)
     return flow
+
+
+def test_it_is_refused_where_the_mode_is_set_at_the_start() -> None:
+    """`topo run -s delivery=at_least_once`."""
+    built = deduped(Plain(), "exactly_once").build()
+    with pytest.raises(TopologyError, match=r"Plain .*exactly_once"):
+        validate(with_overrides(built, {"delivery": "at_least_once"}, {}))
