@@ -228,6 +228,8 @@ def start_beside(first: Broker, folder: Path, number: int) -> Broker:
     settings = {
         "process.roles": "broker",
         "node.id": str(number),
+        # Brokers compute the coordinator of a group from it.
+        "offsets.topic.num.partitions": lines["offsets.topic.num.partitions"],
         "controller.quorum.voters": voters,
         "listeners": listeners,
         "advertised.listeners": listeners,

@@ -93,6 +93,7 @@ IO_EXCEPTIONS = {
     ("connectors/http/webhook_server.py", "asyncio"): "a server of aiohttp, on the loop of a LoopThread",
     ("connectors/kafka/cluster.py", "time"): "how long a request may take",
     ("connectors/kafka/idle_wait.py", "threading"): "a thread that waits for records",
+    ("connectors/kafka/transactions.py", "threading"): "a thread for a call that has no limit of time",
     ("connectors/kafka/reader.py", "time"): "the age of a record, which the clock of its producer has stamped",
     ("connectors/kafka/schemas.py", "time"): "how long a registry is waited for, and an unknown schema counts",
     ("connectors/kafka/sink.py", "time"): "how far the time of a record is from now",

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from threading import Thread
 from typing import Any, TypeVar
 
 from topo.connectors.kafka.marker import CommitMarker
@@ -139,7 +141,7 @@ class Transactions:
                     call(*sent)
             self._flush()
             offset = TopicPartition(self._topic, 0, number, metadata=name)
-            self._patiently(lambda timeout: producer.send_offsets_to_transaction([offset], self._group, timeout))
+            self._patiently(lambda _: self._beside(lambda: producer.send_offsets_to_transaction([offset], self._group)))
             self._patiently(producer.commit_transaction)
         except BaseException:
             with suppress(Exception):
@@ -178,6 +180,30 @@ class Transactions:
                 if not is_repeatable or cause.txn_requires_abort() or cause.fatal() or time.monotonic() > until:
                     raise
                 self._progress()
+
+    def _beside(self, call: Callable[[], T]) -> T:
+        """Make a call on a thread that is left behind when it takes too long.
+
+        The client keeps to no timeout while the group's coordinator cannot be reached: with several brokers it waits for another
+        to be elected. A call that is left behind ends at the latest when the next producer fences this one.
+        """
+        from confluent_kafka import KafkaError, KafkaException
+
+        done: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(call())
+            except BaseException as error:
+                done.set_exception(error)
+
+        Thread(target=run, name="kafka-offsets", daemon=True).start()
+        until = time.monotonic() + PATIENCE_S
+        while not wait([done], _SLICE_S).done:
+            if time.monotonic() > until:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no coordinator of the group of the marker answers"))
+            self._progress()
+        return done.result()
 
     def close(self) -> None:
         """Give the producer up. It has no open transaction, but after an error."""
