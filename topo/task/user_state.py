@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from topo.api.bolt import StatefulBolt
@@ -10,6 +9,7 @@ from topo.api.columns import StatefulColumnBolt
 from topo.checkpoint.alignment import Snapshot, SnapshotStore
 from topo.errors import UnsupportedStateError, UserError
 from topo.operators.state.deep_copy import independent_rows
+from topo.operators.state.handles import KeyGroups
 
 AnyStatefulBolt = StatefulBolt | StatefulColumnBolt
 
@@ -19,7 +19,7 @@ def is_broadcast(bolt: AnyStatefulBolt) -> bool:
     return isinstance(bolt, StatefulBolt) and bolt.is_broadcast
 
 
-def snapshot_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, group_of: Mapping[Any, int]) -> Snapshot:
+def snapshot_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, group_of: KeyGroups) -> Snapshot:
     """Return the state of a bolt. It is copied now; with a key it is split by key groups later, on another thread."""
     state = bolt.snapshot()
     if is_broadcast(bolt):
@@ -31,6 +31,7 @@ def snapshot_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, g
         what = f"component {component!r}: snapshot() of a StatefulBolt with a key"
         raise UnsupportedStateError(f"{what} returns a dict by key; got a {type(state).__name__}")
     copied = independent_rows(state)
+    group_of.make_room(len(copied))
 
     def split() -> dict[int, bytes]:
         groups: dict[int, list[tuple[Any, Any]]] = {}

@@ -195,3 +195,15 @@ def test_snapshots_of_several_tasks_make_one_and_any_range_of_it_can_be_taken() 
     whole = OperatorSnapshot.merged(parts)
     assert whole == OperatorSnapshot({1: {"state": "one"}, 5: {"state": "five"}}, ["x", "y"])
     assert whole.within(KeyGroupRange(2, 9)) == OperatorSnapshot({5: {"state": "five"}})
+
+
+def test_key_groups_are_remembered_of_all_keys_that_there_are_and_not_of_all_that_were() -> None:
+    rig = Rig(ProcessOperator(Function(lambda value, context, collector: context.state.value("last").set(value))))
+    groups = rig.operator.keys.group_of
+    for gone in range(100_000):
+        assert groups[gone] == key_group(gone, 128)
+    assert len(groups) <= 65_536
+    for key in range(70_000):
+        rig.operator.process_element(key, 1, None)
+    rig.operator.snapshot()
+    assert len(groups) >= 70_000

@@ -17,17 +17,25 @@ from topo.operators.state.deep_copy import independent
 from topo.operators.state.table import StateTable
 
 _SWEPT_PER_WRITE = 2
-_REMEMBERED_GROUPS = 1 << 20
+_REMEMBERED_GROUPS = 1 << 16
 
 
-class _KeyGroups(dict[Any, int]):
-    """Key groups by key, remembered because working one out takes microseconds."""
+class KeyGroups(dict[Any, int]):
+    """Key groups by key, remembered because working one out takes microseconds, and each snapshot looks up all keys.
+
+    Keys that are gone are remembered, too, until there are too many: at least 65,536 keys, or twice as many as there are.
+    """
 
     def __init__(self, max_parallelism: int) -> None:
         self._max_parallelism = max_parallelism
+        self._most = _REMEMBERED_GROUPS
+
+    def make_room(self, keys: int) -> None:
+        """Have room for so many keys that are there."""
+        self._most = max(self._most, 2 * keys)
 
     def __missing__(self, key: Any) -> int:
-        if len(self) >= _REMEMBERED_GROUPS:
+        if len(self) >= self._most:
             self.clear()
         group = self[key] = key_group(key, self._max_parallelism)
         return group
@@ -45,7 +53,7 @@ class KeyContext:
 
     def __init__(self, max_parallelism: int = DEFAULT_MAX_PARALLELISM) -> None:
         self.key: Any = None
-        self.group_of: dict[Any, int] = _KeyGroups(max_parallelism)
+        self.group_of = KeyGroups(max_parallelism)
 
 
 class Kind:
