@@ -26,7 +26,8 @@ class Receiver:
     """The requests that have come, and the answers to them.
 
     Attributes:
-        answers: (status, headers) of the next requests; then `usual`. None: the connection is cut in the middle of the answer.
+        answers: (status, headers) of the next requests; then `usual`. None: the connection is cut instead of an answer. Headers
+            X-Text, X-Times and X-Length are the text of the answer, how often it is sent, and the length that is promised.
         usual: the answer to all others.
         hold: while it is not set, requests wait.
     """
@@ -71,13 +72,15 @@ def receiving(port: int = 0) -> Iterator[Receiver]:
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             answer = receiver.take(Got(self.command, self.path, dict(self.headers.items()), body))
-            self.close_connection = answer is None
-            status, headers = (200, {"X": "1"}) if answer is None else answer
-            text = b"" if answer is None else headers.get("X-Text", "text").encode()
+            if answer is None:
+                self.close_connection = True
+                return
+            status, headers = answer
+            text = headers.get("X-Text", "text").encode() * int(headers.get("X-Times", 1))
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(text) if answer is not None else 100))
+            self.send_header("Content-Length", headers.get("X-Length", str(len(text))))
             self.end_headers()
             self.wfile.write(text)
 

@@ -92,6 +92,26 @@ def test_a_request_without_a_final_answer_is_sent_again_under_its_id(receiver: R
     assert len(set(receiver.ids)) == 2, "another call draws another id"
 
 
+@pytest.mark.parametrize(
+    ("headers", "timeout"),
+    [
+        ({"Content-Encoding": "gzip"}, "10s"),
+        ({"X-Length": "100"}, "200ms"),
+        # Read to its end it would take all memory, or all the time that there is.
+        ({"X-Length": str(1 << 40), "X-Times": "100000"}, "60s"),
+    ],
+    ids=["no gzip", "incomplete", "endless"],
+)
+@pytest.mark.parametrize("status", [200, 400])
+def test_the_status_of_an_answer_counts_whatever_its_text(
+    receiver: Receiver, status: int, headers: dict[str, str], timeout: str
+) -> None:
+    receiver.usual = lambda _got: (status, headers)
+    results, context = send(HttpSink(receiver.url, timeout=timeout), *rows(1))
+    assert len(receiver.requests) == 1 and context.metrics.counter("rows").value == (status == 200)
+    assert results == [None] if status == 200 else "answered 400" in str(results[0])
+
+
 def test_a_receiver_that_does_not_answer_in_time_is_asked_again(receiver: Receiver) -> None:
     receiver.hold.clear()
     sink = HttpSink(receiver.url, timeout="100ms", retry_for="1s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from hashlib import sha256
 from string import Formatter
@@ -34,6 +34,8 @@ _WAITING_BY_KEY = 10
 """Rows that wait behind others of their key, for each request that may be under way."""
 _SHOWN_ANSWER = 300
 """Characters of a refusal that its error has."""
+_MOST_ANSWER = 1 << 16
+"""Bytes of an answer that are read, so that its connection can be used again; the connection of a longer one is closed."""
 _EXACTLY_ONCE_RETRY_S = 600.0
 
 
@@ -182,7 +184,7 @@ class HttpSink(AsyncBolt, WithRequiredFields):
             sent_at = now()
             try:
                 async with self._client.request(self._method, url, data=body, headers=headers, allow_redirects=False) as answer:
-                    status, text = answer.status, await _beginning_of(answer)
+                    status, text = answer.status, await self._beginning_of(answer)
                     asked_s = retry_after_s(answer.headers.get("Retry-After"), answer.headers.get("Date"))
                     cause = f"answered {status}{': ' + text if text else ''}"
             except self._errors as error:
@@ -197,6 +199,14 @@ class HttpSink(AsyncBolt, WithRequiredFields):
                 raise PeerError(f"HttpSink: {self._method} {self._shown_url} {self._clean(cause)} (attempt {attempt})")
             self._retries.add()
             await asyncio.sleep(pause_s)
+
+    async def _beginning_of(self, answer: aiohttp.ClientResponse) -> str:
+        """Return the beginning of an answer. Its status counts, whatever becomes of the rest."""
+        data = b""
+        with suppress(*self._errors):
+            while len(data) < _MOST_ANSWER and (piece := await answer.content.readany()):
+                data += piece
+        return " ".join(data[: 4 * _SHOWN_ANSWER].decode(errors="replace")[:_SHOWN_ANSWER].split())
 
     def _note_reached(self, is_reached: bool, cause: str) -> None:
         """Log when the receiver is lost, and when it is back."""
@@ -244,11 +254,3 @@ def _filled(url: str, tup: Tuple, fields: Collection[str]) -> str:
         if tup[field] is None:
             raise UserError(f"field {field!r}, which the url of HttpSink names, is None")
     return url.format_map(values)
-
-
-async def _beginning_of(answer: aiohttp.ClientResponse) -> str:
-    """Return the beginning of a refusal; the rest of an answer is read and dropped, so that its connection can be used again."""
-    data = await answer.read()
-    return (
-        "" if is_success(answer.status) else " ".join(data[: 4 * _SHOWN_ANSWER].decode(errors="replace")[:_SHOWN_ANSWER].split())
-    )
