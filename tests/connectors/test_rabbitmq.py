@@ -299,6 +299,25 @@ def test_a_batch_waits_for_a_broker_that_was_lost(broker: RabbitBroker, fault: s
     task.sink.cleanup()
 
 
+def test_a_batch_that_waits_for_a_broker_without_memory_is_published_once(broker: RabbitBroker) -> None:
+    queue = broker.declare()
+    task = ReportingTask(RabbitSink(broker.address, "", queue, max_batch=2, timeout="500ms"), "at_least_once")
+    broker.control("set_vm_memory_high_watermark", "0.00001")
+    try:
+        task.write(1, 2)
+        for _ in range(3):
+            task.sink.execute(TICK)
+        assert task.collector.acked == [] and "low on memory" in task.texts()[0]
+    finally:
+        broker.control("set_vm_memory_high_watermark", "0.6")
+    task.write(3)
+    end = time.monotonic() + PATIENCE_S
+    while len(task.collector.acked) < 3 and time.monotonic() < end:
+        task.sink.execute(TICK)
+    assert numbers(broker, queue) == [1, 2, 3]
+    task.sink.cleanup()
+
+
 def kind_on(broker: RabbitBroker, queue: str, **options: Any) -> SinkKind:
     return SinkKind(
         "RabbitMQ",

@@ -68,6 +68,11 @@ class RabbitBroker(Server):
         """Start it again on its data, at its address, after `stop` or `kill`."""
         self.process = _start(self.folder, self.port, self.environment).process
 
+    def control(self, *words: str) -> None:
+        """Run a command of rabbitmqctl."""
+        command = [str(Path(_script()).with_name("rabbitmqctl")), "-n", self.environment["RABBITMQ_NODENAME"], *words]
+        subprocess.run(command, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
     def end(self) -> None:
         """End it at once, and what belongs to it."""
         self.thaw()

@@ -80,8 +80,9 @@ class RabbitChannel:
         await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
 
     def on_blocked(self, take: Callable[[str], object]) -> None:
-        """Have a function called with the reason when the broker takes no messages for now."""
+        """Have a function called with the reason when the broker takes no messages for now, and with "" when it does again."""
         self._connection.add_on_connection_blocked_callback(lambda _, frame: take(str(frame.method.reason)))
+        self._connection.add_on_connection_unblocked_callback(lambda *_: take(""))
 
     def give_up(self, reason: BaseException) -> None:
         """Count as lost."""

@@ -68,6 +68,8 @@ class Confirms:
 class RabbitPublisher:
     """A channel with confirms. When it was lost, or idle for long, the next call opens another.
 
+    Messages that a broker without memory or disk leaves unread stay on its channel: a repetition waits for their confirms.
+
     Args:
         address: of the broker.
         exchange: "" for the default one, whose routing keys are names of queues.
@@ -134,11 +136,13 @@ class RabbitPublisher:
         try:
             return self._loop.run_until_complete(action)
         except Exception as error:
-            self._loop.run_until_complete(self._drop())
+            # A broker without memory has the messages, unread: it would take them later, and those of each repetition.
+            if not (isinstance(error, TimeoutError) and self._blocked):
+                self._loop.run_until_complete(self._drop())
             raise self._address.explained(error, f"exchange {self._exchange!r}") from None
 
     async def _drop(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._blocked = self._connection, None, ""
         if connection is not None:
             await connection.close()
 
@@ -156,7 +160,7 @@ class RabbitPublisher:
             await connection.done(lambda ready: channel.exchange_declare(self._exchange, passive=True, callback=ready))
         channel.add_on_return_callback(self._on_return)
         await connection.done(lambda ready: channel.confirm_delivery(self._on_confirm, callback=ready))
-        self._first_tag, self._batch, self._blocked = 1, Confirms((), self._loop.create_future()), ""
+        self._first_tag, self._batch = 1, Confirms((), self._loop.create_future())
         self._used_s = self._loop.time()
         return connection
 
@@ -175,14 +179,15 @@ class RabbitPublisher:
     async def _publish(self, messages: Sequence[RoutedMessage]) -> dict[int, str]:
         from pika import BasicProperties, DeliveryMode
 
-        connection = await self._open()
-        self._first_tag += len(self._batch.messages)
-        batch = self._batch = Confirms(messages, self._loop.create_future())
-        for message in messages:
-            properties = BasicProperties(
-                message_id=message.id, delivery_mode=DeliveryMode.Persistent, content_type=self._content_type
-            )
-            connection.channel.basic_publish(self._exchange, message.routing_key, message.body, properties, mandatory=True)
+        connection, batch = await self._open(), self._batch
+        if not batch.waiting or batch.messages != messages:
+            self._first_tag += len(batch.messages)
+            batch = self._batch = Confirms(messages, self._loop.create_future())
+            for message in messages:
+                properties = BasicProperties(
+                    message_id=message.id, delivery_mode=DeliveryMode.Persistent, content_type=self._content_type
+                )
+                connection.channel.basic_publish(self._exchange, message.routing_key, message.body, properties, mandatory=True)
         left, until = len(batch.waiting), self._loop.time() + self._address.timeout_s
         while batch.waiting:
             await connection.wait_for(batch.end, _SLICE_S)
@@ -191,6 +196,7 @@ class RabbitPublisher:
             elif connection.lost.done():
                 raise connection.lost.result()
             elif self._loop.time() > until:
+                self._used_s = self._loop.time()
                 why = f"; the broker takes no messages: {self._blocked}" if self._blocked else ""
                 raise TimeoutError(f"{left} messages were not confirmed within {self._address.timeout_s:g} s{why}")
         self._used_s = self._loop.time()
