@@ -129,6 +129,20 @@ def test_a_table_that_does_not_fit_is_refused(table: Table, made: str | None, co
         started(table.sink(columns, key=key))
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "create table T__base (a int); create view T as select a from T__base",
+        "create table T (a int); alter table T enable row level security",
+    ],
+)
+def test_what_no_rows_can_be_copied_into_is_refused(table: Table, made: str) -> None:
+    table.run(f"{made}; grant all on T to locked")
+    sink = table.sink(["a"], f"{table.address} user=locked password={PASSWORD}")
+    with pytest.raises(ConfigError, match="rows without a key are copied; delivery='exactly_once' inserts them"):
+        started(sink, delivery="at_least_once")
+
+
 def test_staged_rows_of_another_type_are_refused(table: Table) -> None:
     table.run("create table T (a int)")
     started(table.sink(["a"]))

@@ -91,12 +91,17 @@ class PostgresTable:
                     "with exactly_once a bad one would hold up all others; make it text"
                 )
         if problem is None:
+            needs = f"; its key needs a unique index on exactly {self._columns.key!r}" if self._columns.key else ""
             try:
                 connection.execute(self._sql.check)
                 if self._is_staged:
                     self._make_tables(connection, types)
+                elif not self._columns.key:
+                    needs = "; rows without a key are copied; delivery='exactly_once' inserts them, and so does a key"
+                    # A server that is read-only is waited for when there are rows.
+                    with suppress(psycopg.InternalError), connection.transaction(force_rollback=True):
+                        self._copy(connection, self._sql.copy, ())
             except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
-                needs = f"; its key needs a unique index on exactly {self._columns.key!r}" if self._columns.key else ""
                 problem = f"{str(error).strip()}{needs}"
         if problem is not None:
             raise ConfigError(f"PostgresSink: table {str(self._table)!r} in {self.where}: {problem}")
