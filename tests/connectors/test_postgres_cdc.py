@@ -162,6 +162,16 @@ def test_a_row_that_cannot_be_represented_is_given_up_and_the_others_are_read(ch
     assert position[1] == 2 and b"infinity" in record
 
 
+def test_a_month_is_not_taken_for_days_and_values_that_no_tuple_carries_are_texts(changes: Changes) -> None:
+    changes.run("alter table T add span interval, add host inet[], add share int4range")
+    changes.start()
+    changes.run("insert into T (n, span) values (1, '1 mon'), (2, '-1 year')")
+    changes.run("insert into T (n, span, host, share) values (3, '2 days', '{10.0.0.0/8}', '[1,5)')")
+    ((_, _, (_, _, new, _)),) = changes.read(1)
+    assert [new[name] for name in ("n", "span", "host", "share")] == [3, timedelta(days=2), ("10.0.0.0/8",), "[1,5)"]
+    assert len(changes.harness.given_up) == 2
+
+
 # -- positions ---------------------------------------------------------------------------------------------------------------
 
 

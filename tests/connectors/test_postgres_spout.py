@@ -332,6 +332,16 @@ def test_a_server_that_is_gone_is_reported_and_read_on_when_it_is_back(database:
     assert values(harness) == [1, 2]
 
 
+def test_a_month_is_not_taken_for_days_and_values_that_no_tuple_carries_are_texts(dsn: str, table: str) -> None:
+    run(dsn, f"alter table {table} add span interval, add host inet[], add share int4multirange")
+    run(dsn, f"insert into {table} (n, at, span) values (1, 'epoch', '1 year 2 mons')")
+    run(dsn, f"insert into {table} (n, span, host, share) values (2, '-2 days', '{{10.0.0.0/8}}', '{{[1,5)}}')")
+    harness = PartitionHarness(lambda: PostgresSpout(dsn, table, ["n", "span", "host", "share"], key="id"))
+    harness.turns()
+    assert [row for _, _, row in harness.all_rows()] == [(2, timedelta(days=-2), ("10.0.0.0/8",), "{[1,5)}")]
+    assert len(harness.given_up) == 1
+
+
 def test_the_text_of_a_bad_row_is_that_of_the_row_whatever_its_columns_are_called(dsn: str, table: str) -> None:
     run(dsn, f"alter table {table} add q text; insert into {table} (n, at, q) values (7, 'infinity', 'column')")
     harness = PartitionHarness(lambda: PostgresSpout(dsn, table, ["at"], key="id"))

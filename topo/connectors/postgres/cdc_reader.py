@@ -9,8 +9,9 @@ import psycopg
 
 from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionOutput
+from topo.connectors.postgres.loaders import loader
 from topo.connectors.postgres.pgoutput import ChangeDecoder, Confirmation, LogPosition, RowChange, lsn_of
-from topo.connectors.postgres.replication import LogMessage, ReplicationStream, loader
+from topo.connectors.postgres.replication import LogMessage, ReplicationStream
 from topo.connectors.postgres.session import Session
 from topo.errors import ConfigError, TopoEnvironmentError
 

@@ -9,6 +9,7 @@ import psycopg
 
 from topo.api.context import TaskContext
 from topo.connectors.postgres.keyset import SEQUENCE, TABLES, WRITERS, Horizon, KeysetBatch, KeysetStatements
+from topo.connectors.postgres.loaders import adapt
 from topo.connectors.postgres.session import TEXT_FORMS, Session
 from topo.connectors.postgres.settings import KeysetSettings, TableName
 from topo.errors import ConfigError
@@ -38,6 +39,7 @@ class KeysetSource:
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
         """Have values come in texts that are read exactly, and refuse a standby: one of several hosts may have become one."""
+        adapt(connection.adapters)
         for name, value in TEXT_FORMS.items():
             connection.execute("select set_config($1, $2, false)", (name, value))
         if self._settings.settle_s is None and connection.execute("select pg_is_in_recovery()").fetchone() == (True,):

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import pq
-from psycopg.adapt import Transformer
 from psycopg.conninfo import conninfo_to_dict
 
 from topo.connectors.postgres.pgoutput import feedback, lsn_text
@@ -27,16 +26,6 @@ class LogMessage(NamedTuple):
     data: bytes | None
     log_end: int
     wants_reply: bool = False
-
-
-def loader() -> Any:
-    """Return a function that loads a text by the oid of its type, as psycopg does; unknown types stay texts."""
-    transformer = Transformer()
-
-    def load(type_: int, data: bytes) -> Any:
-        return transformer.get_loader(type_, pq.Format.TEXT).load(data)
-
-    return load
 
 
 class ReplicationStream:
