@@ -23,7 +23,7 @@ from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_r
 from topo.connectors.file_formats import ReadFile, decompressed, is_compressed, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
-from topo.connectors.line_reader import LineReader
+from topo.connectors.line_reader import LineReader, mark_of
 from topo.connectors.record_decoder import Decode, decoder_of
 from topo.connectors.unread_bytes import UnreadBytes
 from topo.durable import local_path
@@ -212,9 +212,13 @@ class FilesSpout(PartitionedSpout):
             return read_parquet(fields)
         if self._format == "csv":
             return read_csv(fields, self._encoding, self._max_line)
-        is_json = self._format == "json"
-        mark = codecs.BOM_UTF8 if is_json or codecs.lookup(self._encoding).name == "utf-8" else b""
-        return read_lines(self._decoder(), max_line=self._max_line, skip_blank=is_json, mark=mark)
+        return read_lines(
+            self._decoder(), max_line=self._max_line, skip_blank=self._format == "json", mark=mark_of(self._text_encoding)
+        )
+
+    @property
+    def _text_encoding(self) -> str:
+        return "utf-8" if self._format == "json" else self._encoding
 
     def _decoder(self) -> Decode:
         if self._format == "json":
@@ -352,7 +356,7 @@ class FilesSpout(PartitionedSpout):
 
     def _open_followed(self, partition: Partition) -> tuple[FollowedFile, LineReader]:
         path = local_path(self._url) / partition.name
-        reader = line_reader(self._max_line)
+        reader = line_reader(self._max_line, mark_of(self._text_encoding))
         report = self._collector.report_error
         return FollowedFile(path, reader, self._rotated.of(path.name), self._rotate_wait_s, report, "FilesSpout"), reader
 

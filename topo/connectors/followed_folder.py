@@ -112,9 +112,9 @@ class RotatedNames:
         return ""
 
 
-def line_reader(max_line: int) -> LineReader:
-    """Return a reader that gives a line of `max_line` bytes in one piece, with its end."""
-    return LineReader("FilesSpout", None, "strict", max_line + len("\r\n"))
+def line_reader(max_line: int, mark: bytes) -> LineReader:
+    """Return a reader that gives a line of `max_line` bytes in one piece, with its end; a file may begin with a mark."""
+    return LineReader("FilesSpout", None, "strict", max_line + len("\r\n"), mark)
 
 
 def followed_rows(file: FollowedFile, reader: LineReader, decode: Decode, skip_blank: bool, max_line: int) -> Iterator[Yielded]:

@@ -11,6 +11,11 @@ from topo.config import parse_size
 from topo.errors import ConfigError
 
 
+def mark_of(encoding: str | None) -> bytes:
+    """Return the byte order mark that spreadsheets write in front of UTF-8; of other encodings none."""
+    return codecs.BOM_UTF8 if encoding is not None and codecs.lookup(encoding).name == "utf-8" else b""
+
+
 class LineReader:
     """Reads lines of one file after another; a line longer than `max_line` comes in pieces.
 
@@ -19,6 +24,7 @@ class LineReader:
         encoding: one in which a newline is the one byte 10; None: lines are bytes.
         errors: what to do with bytes that are no text, as in `open`.
         max_line: bytes of a piece at most.
+        mark: bytes with which a file may begin, and which are no part of its first line; None: that of `encoding`.
 
     Attributes:
         file: the open file; None before `open` and after `close`.
@@ -30,7 +36,7 @@ class LineReader:
         ConfigError: an argument cannot be used.
     """
 
-    def __init__(self, kind: str, encoding: str | None, errors: str, max_line: str | int) -> None:
+    def __init__(self, kind: str, encoding: str | None, errors: str, max_line: str | int, mark: bytes | None = None) -> None:
         try:
             line_end = b"\n" if encoding is None else "\n".encode(encoding)
             codecs.lookup_error(errors)
@@ -39,6 +45,7 @@ class LineReader:
         if line_end != b"\n":
             raise ConfigError(f"{kind} cannot find the lines of {encoding!r} text; have the file written in UTF-8")
         self._encoding = encoding
+        self._mark = mark_of(encoding) if mark is None else mark
         self._errors = errors
         self.max_line = parse_size(max_line)
         if self.max_line < 1:
@@ -64,7 +71,7 @@ class LineReader:
             self.is_inside_line = not piece.endswith(b"\n")
 
     def take(self, piece: bytes) -> Any:
-        """Go behind a piece that was read at the offset, and return its text; None for the bare end of a line in pieces.
+        """Go behind a piece that was read at the offset, and return its text; None for the bare end of a line, or a bare mark.
 
         Without an encoding it is bytes.
 
@@ -76,8 +83,10 @@ class LineReader:
         if not has_end and len(piece) == self.max_line and self._encoding is not None:
             piece = self._whole_characters(piece, self._encoding)
         data = piece[:-1].removesuffix(b"\r") if has_end else piece
+        if self.offset == 0:
+            data = data.removeprefix(self._mark)
         try:
-            if not data and self.is_inside_line:
+            if not data and (self.is_inside_line or not has_end):
                 text: Any = None
             else:
                 text = data if self._encoding is None else data.decode(self._encoding, self._errors)

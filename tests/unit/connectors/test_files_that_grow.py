@@ -33,6 +33,13 @@ def test_appended_lines_and_new_files_are_read_as_they_come(tmp_path: Path) -> N
     assert harness.read == {"a.log": ["1", "2", "3", "half", "5"], "b.log": ["4"]} and harness.errors == []
 
 
+@pytest.mark.parametrize(("format", "line", "row"), [("lines", "1", "1"), ("json", "[1]", (1,))])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path, format: Any, line: str, row: Any) -> None:
+    (tmp_path / "a.log").write_text(f"{line}\n{line}\n", "utf-8-sig")
+    harness = following(tmp_path, format=format)
+    assert [list(rows) for rows in harness.read.values()] == [[row, row]] and harness.given_up == []
+
+
 def test_a_file_is_followed_while_it_is_written_to_without_a_pause(tmp_path: Path) -> None:
     write(tmp_path / "a.log", "1")
     os.utime(tmp_path / "a.log", (4e9, 4e9))

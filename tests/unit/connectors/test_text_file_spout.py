@@ -38,6 +38,13 @@ def test_lines_come_without_their_ends_and_with_the_offset_after_them(tmp_path: 
     ]
 
 
+@pytest.mark.parametrize(("text", "offsets"), [("a\nb\n", [5, 7]), ("a", [4]), ("", [])])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path, text: str, offsets: list[int]) -> None:
+    (tmp_path / "text").write_text(text, "utf-8-sig")
+    spout = TextFileSpout(tmp_path / "text")
+    assert drain(spout, opened(spout)) == [((line,), (0, at)) for line, at in zip(text.split(), offsets, strict=True)]
+
+
 def test_an_empty_file_has_no_line(tmp_path: Path) -> None:
     (tmp_path / "text").touch()
     assert emitted_by_all(tmp_path / "text", 2) == []
