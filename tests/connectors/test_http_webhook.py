@@ -198,6 +198,8 @@ def test_a_failed_message_may_be_sent_again() -> None:
 def test_what_cannot_be_taken_is_refused_with_the_reason() -> None:
     with listening(fields=("n",), max_body=100) as hook:
         assert hook.answer(b"{", Idempotency_Key="a").status == 400
+        packed = hook.answer({"n": 1}, Content_Encoding="gzip")
+        assert packed.status == 400 and "gzip" in packed.text
         missing = hook.answer({"m": 1})
         assert missing.status == 400 and "no 'n' in the object" in missing.text
         assert hook.answer({"n": 1}, Idempotency_Key=" ").status == 400
@@ -205,7 +207,7 @@ def test_what_cannot_be_taken_is_refused_with_the_reason() -> None:
         assert hook.answer({"n": 1}, path="/other").status == 404
         assert hook.answer(b"", method="GET").status == 405
         hook.task.turn()
-        assert hook.task.rows == [] and hook.task.counter("bad_records") == 4
+        assert hook.task.rows == [] and hook.task.counter("bad_records") == 5
 
 
 def test_only_signed_requests_are_taken() -> None:

@@ -168,6 +168,9 @@ class WebhookServer:
         except web.HTTPRequestEntityTooLarge:
             self.counts.bad += 1
             return web.Response(status=413, text=f"the body has more than {settings.max_body} bytes\n")
+        except web.RequestPayloadError as error:
+            self.counts.bad += 1
+            return web.Response(status=400, text=f"the body cannot be read: {error}\n")
         if settings.secret is not None and not is_signed(settings.secret, body, request.headers.get(settings.signature_header)):
             self.counts.unauthorised += 1
             return web.Response(status=401, text=f"{settings.signature_header} is not the signature of the body\n")
