@@ -37,10 +37,11 @@ def test_pauses_double_until_the_time_is_up() -> None:
     assert rules.pause_s(2, 59.0, 503, None) == 1.0 and rules.pause_s(2, 59.1, 503, None) is None
 
 
-def test_the_receivers_pause_is_kept_if_there_is_time_for_it() -> None:
+def test_the_receivers_pause_is_kept_as_far_as_there_is_time_for_it() -> None:
     rules = RetryRules((503,), 60.0)
     assert rules.pause_s(1, 0.0, 503, 0.0) == 0.5, "but no request follows at once"
-    assert rules.pause_s(9, 0.0, 503, 60.0) == 60.0 and rules.pause_s(1, 0.0, 503, 61.0) is None
+    assert rules.pause_s(9, 0.0, 503, 60.0) == 60.0 and rules.pause_s(1, 20.0, 503, 61.0) == 40.0
+    assert rules.pause_s(2, 59.6, 503, 61.0) is None
 
 
 def test_other_answers_are_final() -> None:

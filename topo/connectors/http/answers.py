@@ -57,11 +57,14 @@ class RetryRules:
             attempt: number of the attempt that was made last, from 1.
             spent_s: seconds since the first one has begun.
             status: of its answer; None where there was none, such as after a lost connection.
-            asked_s: the seconds that the receiver asks to wait; the first pause is the least.
+            asked_s: the seconds that the receiver asks to wait; the first pause is the least. Where less time is left it is
+                waited, since a row that fails at once is replayed at once.
         """
         if status is not None and status not in self.retry_on:
             return None
-        pause_s = (
-            min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 10), LONGEST_PAUSE_S) if asked_s is None else max(asked_s, FIRST_PAUSE_S)
-        )
-        return pause_s if spent_s + pause_s <= self.retry_for_s else None
+        left_s = self.retry_for_s - spent_s
+        if asked_s is not None:
+            pause_s = max(min(asked_s, left_s), FIRST_PAUSE_S)
+        else:
+            pause_s = min(FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 10), LONGEST_PAUSE_S)
+        return pause_s if pause_s <= left_s else None

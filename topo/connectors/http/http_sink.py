@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from hashlib import sha256
+from importlib import import_module
 from string import Formatter
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
@@ -119,6 +120,8 @@ class HttpSink(AsyncBolt, WithRequiredFields):
 
     async def open(self, context: TaskContext) -> None:
         """Make the session."""
+        # It takes long, and would hold up the loop.
+        await asyncio.to_thread(import_module, "aiohttp")
         import aiohttp
 
         self._rules = RetryRules(self._retry_on, self._retry_for(context))
