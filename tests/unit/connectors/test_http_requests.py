@@ -77,3 +77,9 @@ def test_a_header_without_a_value_is_refused_by_its_name() -> None:
         given_headers("HttpSink", headers)
     assert given_headers("HttpSink", {**headers, "Authorization": "x"}) == {"Authorization": "x", "X-Shard": "7"}
     assert given_headers("HttpSink", None) == {}
+
+
+def test_a_header_with_a_line_end_is_refused_without_its_value() -> None:
+    with pytest.raises(ConfigError, match="'Authorization'; a value that was read from a file needs") as refused:
+        given_headers("HttpSink", {"Authorization": "Bearer planted\n", "X-Shard": "a\tb"})
+    assert "planted" not in str(refused.value) and "X-Shard" not in str(refused.value)

@@ -16,6 +16,7 @@ LONGEST_ID = 255
 UNSHOWN = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers with credentials, which no tuple has."""
 
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _QUERY = re.compile(r"(?P<url>\b(?:https?|wss?)://[^\s?#'\"<>]*)[?#][^\s'\"<>]*", re.I)
 
 
@@ -33,11 +34,21 @@ def without_queries(url: str, text: str) -> str:
 
 
 def given_headers(component: str, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the headers of requests. Raises ConfigError for one without a value, as of a variable that is not set."""
+    """Return the headers of requests.
+
+    Raises:
+        ConfigError: one has no value, as of a variable that is not set, or a line's end, as of a file.
+    """
     given = dict(headers or {})
     if missing := [name for name, value in given.items() if value is None]:
         raise ConfigError(f"{component}: headers= has None for {', '.join(map(repr, missing))}; leave it out, or give its value")
-    return {name: str(value) for name, value in given.items()}
+    texts = {name: str(value) for name, value in given.items()}
+    if broken := [name for name, value in texts.items() if _CONTROL.search(f"{name}{value}")]:
+        raise ConfigError(
+            f"{component}: headers= has a line's end, or the like, in {', '.join(map(repr, broken))}; "
+            "a value that was read from a file needs .strip()"
+        )
+    return texts
 
 
 def is_loopback(host: str) -> bool:
