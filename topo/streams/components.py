@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from topo.api.bolt import BasicBolt, BasicCollector, StatefulBolt
 from topo.api.context import TaskContext
-from topo.api.groupings import CustomGrouping
+from topo.api.groupings import CustomGrouping, GroupingKind
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.tuples import Tuple
 from topo.api.windows import ProcessWindowFunction, TimeWindow, WindowCollector, WindowContext
@@ -103,8 +103,7 @@ class StepsBolt(BasicBolt):
 
     def gets_nothing(self, context: TaskContext) -> bool:
         """Whether no task sends rows to this one: after a rebalance there may be fewer that send than that read."""
-        senders = (len(context.tasks[one.source]) for one in context.connections if one.target == context.component)
-        return self.stays and max(senders) <= context.task_index
+        return self.stays and _fed(context, context.component) <= context.task_index
 
     def prepare(self, context: TaskContext) -> None:
         """Compile the chain."""
@@ -118,6 +117,14 @@ class StepsBolt(BasicBolt):
     def execute(self, tup: Tuple, collector: BasicCollector) -> None:
         """Run the chain for one row. The engine calls `__run_rows__` for many."""
         run_one(self.__run_rows__, tup.values, collector, self._streams)
+
+
+def _fed(context: TaskContext, component: str) -> int:
+    """Return how many tasks of a component may get rows: no more than those of its senders, where rows stay in their task."""
+    own = len(context.tasks[component])
+    reads = [one for one in context.connections if one.target == component]
+    stays = [_fed(context, one.source) if one.grouping == GroupingKind.CUSTOM else own for one in reads]
+    return min(own, max(stays, default=own))
 
 
 def reading(layout: Layout | None, keyed: bool, space: dict[str, Any], positions: Sequence[int] | None = None) -> list[str]:

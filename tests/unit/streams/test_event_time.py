@@ -123,12 +123,15 @@ def test_a_strategy_that_is_none_is_refused_with_its_place() -> None:
         flow.build()
 
 
+@pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("tasks", [{"distinct": 1}, {"event-time": 3}])
-def test_event_time_goes_on_where_a_rebalance_leaves_tasks_without_rows(tasks: dict[str, int]) -> None:
+def test_event_time_goes_on_where_a_rebalance_leaves_tasks_without_rows(tasks: dict[str, int], again: bool) -> None:
     with StreamTest(parallelism=tasks) as test:
         clicks = test.source(Click)
         distinct = clicks.stream.key_by(lambda click: (click.user, click.at), parallelism=2).dedupe(name="distinct").values()
         timed = distinct.with_event_time(lambda click: click.at, disorder="10s")
+        if again:
+            timed = timed.filter(is_named).with_event_time(lambda click: click.at, disorder="10s")
         counts = timed.key_by(lambda click: click.user).window(Tumbling("1s")).count(name="counts")
         seen = test.collect(counts.map(lambda counted: counted.start, of=int).values())
         clicks.send(*[Click("ann", second * 1000) for second in range(30)])
