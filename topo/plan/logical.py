@@ -16,7 +16,7 @@ from topo.api.topology import ComponentKind, ComponentSpec, Topology
 from topo.config import TopologyConfig
 from topo.keys import default_max_parallelism
 from topo.plan.batch_windows import takes_columns
-from topo.plan.state_kinds import state_kind
+from topo.plan.state_kinds import state_facts, state_kind
 
 
 class PlannedComponent(Struct, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ def _component(spec: ComponentSpec, config: TopologyConfig) -> PlannedComponent:
         state=state_kind(spec),
         operators=spec.operators,
         identity=spec.identity,
-        declared=dict(spec.declared),
+        declared=state_facts(spec),
     )
 
 

@@ -10,6 +10,7 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.api.topology import ComponentKind, ComponentSpec, Topology
 from topo.api.two_phase import TwoPhaseSink
+from topo.api.windows import CountWindows, GlobalWindows, SessionWindows, SlidingWindows, TumblingWindows
 
 NO_STATE = "nothing"
 BROADCAST = "the same state in each task"
@@ -39,6 +40,23 @@ def state_kind(spec: ComponentSpec) -> str:
             return f"{what} per task"
         return f"{what} by key" if spec.component.key else f"{what} without a key"
     return NO_STATE
+
+
+def state_facts(spec: ComponentSpec) -> dict[str, str]:
+    """Return facts of the state of a component by name: those that it declares, and the kind of its windows.
+
+    Windows of one kind are not closed by another one: no timer, or no clock, would reach them. Those of a size in time close at
+    the ends that they have, under any other size.
+    """
+    window = spec.component.window if isinstance(spec.component, WindowBolt) else None
+    if isinstance(window, TumblingWindows | SlidingWindows | SessionWindows):
+        what = "session" if isinstance(window, SessionWindows) else "window"
+        return {**spec.declared, "windows": f"{what} of {'event time' if window.is_event_time else 'the clock'}"}
+    if isinstance(window, CountWindows):
+        parts = {"each": window.slide, "each ms": window.slide_ms, "over ms": window.over_ms}
+        more = "".join(f", {name} {part}" for name, part in parts.items() if part is not None)
+        return {**spec.declared, "windows": f"window of {window.count} rows{more}"}
+    return {**spec.declared, "windows": "window without end"} if isinstance(window, GlobalWindows) else dict(spec.declared)
 
 
 def forgotten_without_checkpoints(topology: Topology, delivery: str) -> list[str]:

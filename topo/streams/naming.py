@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import CodeType, UnionType
 from typing import Any, Union, get_args, get_origin
 
+from topo.api.durations import duration_ms
 from topo.streams.captured import own_function
 from topo.streams.graph import KEYED, READER, SOURCES, STATEFUL, Node, keyed_by
 from topo.streams.process import First, KeyedMap, KeyedProcess, declared_state
@@ -72,7 +73,8 @@ def identity(node: Node) -> str:
 
 
 def state_types(node: Node, function: Any) -> dict[str, str]:
-    """Return kind and type of the state of an operator by name: what a process declares, and records that are kept by position.
+    """Return kind and type of the state of an operator by name: what a process declares, records that are kept by position, and
+    settings under which no other state can be read.
 
     Of a record its fields matter, and not its class.
     """
@@ -89,6 +91,17 @@ def state_types(node: Node, function: Any) -> dict[str, str]:
         by_position = {"records": source.record_of(output)}
     for name, record in by_position.items():
         found[name] = f"list of records by position ({', '.join(layout_of(record).attributes) or 'one value'})"
+    # No name of a user's state has spaces.
+    settings, kind = node.settings, "process" if node.kind == "connect" else node.kind
+    if kind == "window":
+        kind = f"window with {'a join' if 'kept' in settings else settings['result']}"
+    elif kind == "join_table" and settings["event_time"]:
+        kind = "join_table with as_of"
+    found["kind of operator"] = kind
+    if kind == "interval_join":
+        # The timers in the state are those of its bounds.
+        before, after = (duration_ms(settings[side]) for side in ("before", "after"))
+        found["bounds"] = f"distance of {before} ms before to {after} ms after"
     return found
 
 

@@ -23,6 +23,9 @@ from topo.streams import (
     KeyedProcess,
     KeyedStream,
     KeyedValue,
+    Rows,
+    Session,
+    Sliding,
     Stream,
     StreamBuilder,
     StreamContext,
@@ -252,3 +255,54 @@ def test_operators_that_savepoints_know_by_name_need_one_where_names_are_require
         shown = str(raised.value)
         assert shown.count("has no name, and require_names is set") == 2
     assert "from_iterable at test_names.py:" in shown and "count at test_names.py:" in shown
+
+
+def in_windows(window: Any, result: str = "count") -> Draw:
+    def draw(clicks: Stream[Click]) -> KeyedStream[str, Any]:
+        timed = clicks.with_event_time(lambda click: 0).key_by(lambda click: click.user).window(window)
+        return timed.count(name="op") if result == "count" else timed.max(lambda click: len(click.url), name="op")
+
+    return draw
+
+
+def near(after: str) -> Draw:
+    def draw(clicks: Stream[Click]) -> KeyedStream[str, Any]:
+        keyed = clicks.with_event_time(lambda click: 0).key_by(lambda click: click.user)
+        return keyed.left_interval_join(keyed, lambda one, other: one.url, after=after, of=str, name="op")
+
+    return draw
+
+
+def current(*, as_of: bool) -> Draw:
+    def draw(clicks: Stream[Click]) -> KeyedStream[str, Any]:
+        keyed = clicks.with_event_time(lambda click: 0).key_by(lambda click: click.user)
+        return keyed.join_table(keyed.latest(), lambda one, other: one.url, as_of=as_of, of=str, name="op")
+
+    return draw
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "was", "is_now"),
+    [
+        (in_windows(Tumbling("1m")), in_windows(Session("1m")), "window of event time", "session of event time"),
+        (in_windows(Tumbling("1m")), in_windows(Tumbling("1m", clock="processing")), "event time", "window of the clock"),
+        (in_windows(Rows(5)), in_windows(Rows(2)), "window of 5 rows", "window of 2 rows"),
+        (in_windows(Rows(5, 1)), in_windows(Rows(5)), "window of 5 rows, each 1", "window of 5 rows now"),
+        (in_windows(Rows(5)), in_windows(Tumbling("1m")), "window of 5 rows", "window of event time"),
+        (in_windows(Tumbling("1m")), in_windows(Tumbling("1m"), "max"), "window with count", "window with max"),
+        (current(as_of=False), current(as_of=True), "join_table", "join_table with as_of"),
+        (in_windows(Tumbling("1m")), current(as_of=False), "window with count", "join_table"),
+        (near("10s"), near("5s"), "0 ms before to 10000 ms after", "to 5000 ms after"),
+    ],
+)
+def test_windows_and_joins_that_would_leave_records_in_state_are_refused(
+    before: Draw, after: Draw, was: str, is_now: str
+) -> None:
+    found = problems(before, after)
+    assert any(f"{was} in the checkpoint" in one and is_now in one and "--drop-state op" in one for one in found)
+
+
+@pytest.mark.parametrize("window", [Tumbling("2m"), Sliding("2m", "1m")])
+def test_windows_of_another_size_take_over_those_that_are_open(window: Any) -> None:
+    assert problems(in_windows(Tumbling("1m")), in_windows(window)) == []
+    assert problems(near("60s"), near("1m")) == []

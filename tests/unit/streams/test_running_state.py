@@ -24,7 +24,7 @@ from topo.streams.graph import Site
 from topo.streams.records import UNKNOWN, layout_of
 from topo.streams.results import EmitWhen
 from topo.streams.value_checks import check_key
-from topo.testing import CRASH, PAUSE
+from topo.testing import CRASH, PAUSE, StreamTest
 
 
 class Total(msgspec.Struct):
@@ -350,3 +350,14 @@ def test_without_checkpoints_a_new_epoch_repeats_the_results_of_the_end() -> Non
     bolt.on_reset()
     bolt.end_of_input(out)
     assert out.streams[0].rows == [("a", 1), ("a", 1)]
+
+
+def test_a_result_that_had_changed_before_a_crash_and_was_not_emitted_comes_at_the_next_tick() -> None:
+    with StreamTest() as test:
+        words = test.source(str)
+        seen = test.collect(words.stream.key_by(str).count(emit=every("1s"), name="counts"))
+        words.send("a", "b", "a")
+        test.advance("40ms")  # a checkpoint has completed, and no tick has come
+        test.crash("counts")
+        test.advance("2s")
+        assert sorted(seen.take()) == [("a", 2), ("b", 1)]
