@@ -40,18 +40,20 @@ class TimeBuffer:
         place = len(rows) if not rows or rows[-1][0] <= time else bisect_right(rows, time, key=_BY_TIME)
         self._handle.splice(place, place, ((time, packed, is_paired),))
 
-    def pair(self, first: int, last: int) -> Sequence[Any]:
-        """Return the plain values of the records with times from `first` to `last`, which have had a partner from now on."""
-        rows = self._handle.get()
+    def between(self, first: int, last: int) -> Sequence[Kept]:
+        """Return the records with times from `first` to `last`."""
+        rows: Sequence[Kept] = self._handle.get()
         if not rows or rows[-1][0] < first or rows[0][0] > last:
             return ()
         # Most keys have few records, and all of them near.
         start = 0 if rows[0][0] >= first else bisect_left(rows, first, key=_BY_TIME)
-        stop = len(rows) if rows[-1][0] <= last else bisect_right(rows, last, key=_BY_TIME)
-        found = rows[start:stop]
+        return rows[start : len(rows) if rows[-1][0] <= last else bisect_right(rows, last, key=_BY_TIME)]
+
+    def pair(self, found: Sequence[Kept]) -> None:
+        """Note that records of one or more times, all that `between` has returned, have had a partner."""
         if False in [is_paired for _time, _packed, is_paired in found]:
-            self._handle.splice(start, stop, [(time, packed, True) for time, packed, _ in found])
-        return [packed for _time, packed, _ in found]
+            start = bisect_left(self._handle.get(), found[0][0], key=_BY_TIME)
+            self._handle.splice(start, start + len(found), [(time, packed, True) for time, packed, _ in found])
 
     def take_until(self, last: int, *, but: int = 0) -> Sequence[Kept]:
         """Remove the records with times up to `last`, and return them; `but`: how many of the latest of them stay."""

@@ -10,7 +10,7 @@ import pytest
 
 from topo import TopologyError
 from topo.streams import CoProcess, KeyedStream, KeyedValue, StreamBuilder, StreamContext, StreamOutput, Tumbling
-from topo.testing import StreamTest
+from topo.testing import END, PAUSE, StreamTest, TopologyTest
 
 pytestmark = pytest.mark.long
 
@@ -179,3 +179,26 @@ def test_an_interval_that_is_none_is_refused_at_build(bound: Any) -> None:
     assert "interval_join 'near' at test_joins.py:" in before
     assert f"before={bound!r}" in before
     assert f"after={bound!r}" in after
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_a_left_record_whose_only_pair_is_given_up_comes_without_a_partner(delivery: str) -> None:
+    found: list[int] = []
+
+    def pair(left: int, right: int | None) -> int:
+        if right is not None:
+            raise ValueError("no such pair")
+        return left
+
+    def build() -> Any:
+        flow = StreamBuilder("pairs").config(delivery=delivery, attempts=2)
+        left, right = (
+            flow.from_iterable([0], of=int, name=side).with_event_time(lambda at: at).key_by(lambda at: 1)
+            for side in ("left", "right")
+        )
+        left.left_interval_join(right, pair, before="5ms", after="5ms", name="joined").values().to(found.append)
+        return flow.build()
+
+    test = TopologyTest(build, sources={"left": [100, 1_000, PAUSE("1s"), END], "right": [PAUSE("500ms"), 101, 2_000, END]})
+    test.run()
+    assert found == [100, 1_000] and len(test.dead_letters()) == 1
