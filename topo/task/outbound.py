@@ -60,7 +60,8 @@ class Outbound:
         config, plan = state.config, state.plan
         self.consumers = tuple(target for target in plan.downstream_tasks(state.id) if target not in plan.ackers)
         self._linger_s = config.flush_interval_s
-        self._silence_limit_s = (config.progress_timeout_s or UNWATCHED_SILENCE_S) + KEEP_ALIVE_S
+        # A receiver whose user code is stuck reports that within a heartbeat, and first: so the guilty message is known.
+        self._silence_limit_s = (config.progress_timeout_s or UNWATCHED_SILENCE_S) + config.heartbeat_s + KEEP_ALIVE_S
         self.outbox = Outbox(
             codec,
             state.commands,

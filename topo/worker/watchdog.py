@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from types import FrameType
 
 from topo.config import TopologyConfig
 from topo.ids import TaskId
@@ -23,6 +24,8 @@ from topo.worker.loop import LINK, Loop
 from topo.worker.progress import Progress
 
 _LONGEST_STACK = 16_384
+_MOST_FRAMES = 200
+"""Of an endless recursion, the innermost: to walk millions of frames takes longer than the master waits for a sign of life."""
 
 
 class Watchdog:
@@ -96,4 +99,9 @@ class Watchdog:
 
     def _stack(self) -> str:
         frame = sys._current_frames().get(self._watched)
-        return "" if frame is None else "".join(traceback.format_stack(frame))[-_LONGEST_STACK:]
+        return "" if frame is None else innermost(frame)
+
+
+def innermost(frame: FrameType) -> str:
+    """Return the innermost part of the stack that ends in a frame."""
+    return "".join(traceback.format_stack(frame, _MOST_FRAMES))[-_LONGEST_STACK:]

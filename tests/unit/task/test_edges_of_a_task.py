@@ -155,16 +155,16 @@ def test_frames_before_a_gap_are_processed_and_none_after_it() -> None:
 
 
 def test_a_receiver_that_confirms_nothing_for_too_long_is_reported_again_and_again() -> None:
-    task = between(progress_timeout="30s")
+    task = between(progress_timeout="30s", heartbeat="3s", worker_timeout="15s")
     task.feed("x")
     task.run()
     task.confirm(4)
-    task.wait(30.5)
-    assert task.messages(EdgeLost) == []
+    task.wait(33.5)
+    assert task.messages(EdgeLost) == [], "its worker may not have noticed yet that it is stuck"
     task.wait(1.0)
     assert [lost.sender for lost in task.messages(EdgeLost)] == [3]
     task.confirm(4)
-    task.wait(31.5)
+    task.wait(34.5)
     assert [lost.sender for lost in task.messages(EdgeLost)].count(3) == 2
 
 
