@@ -73,6 +73,10 @@ def go_to(file: BinaryIO, moment: str) -> None:
         file.readline()
 
 
+_WITH_PLACES = ("py.warnings", "stderr")
+"""Rows that Python writes with names of files of code: warnings, and the tracebacks of threads."""
+
+
 class TaskLog:
     """The log of one worker.
 
@@ -81,6 +85,7 @@ class TaskLog:
 
     Attributes:
         epoch: returns the worker's epoch, 0 before the first.
+        copied: the folder of the copied code and the one it was copied from: tracebacks and warnings name the user's own files.
         traced: while there is a trace, returns the roots of the traced messages that a task is at, in its own thread.
     """
 
@@ -88,6 +93,7 @@ class TaskLog:
         self.worker = worker
         self.topology = topology
         self.epoch: Callable[[], int] = lambda: 0
+        self.copied = ("", "")
         self.traced: Callable[[TaskId], list[str]] | None = None
         self.components = components
         self.default_task: int | None = None
@@ -184,12 +190,12 @@ class _JsonLines(logging.Formatter):
             "worker": self._log.worker,
             "task": task,
             "component": self._log.components.get(task) if task is not None else None,
-            "message": _message(record),
+            "message": _message(record).replace(*self._log.copied) if record.name in _WITH_PLACES else _message(record),
         }
         if roots := self._log.roots():
             row["trace"] = roots
         if record.exc_info:
-            row["exception"] = self.formatException(record.exc_info)
+            row["exception"] = self.formatException(record.exc_info).replace(*self._log.copied)
         return json.dumps(row)
 
 

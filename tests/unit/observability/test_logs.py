@@ -143,6 +143,19 @@ def test_exceptions_and_warnings_are_logged(start: Start, rows: Rows) -> None:
     assert warned["message"].endswith("stacklevel=1)"), "the line of code, without its newline"
 
 
+def test_warnings_and_tracebacks_name_the_users_own_files(start: Start, rows: Rows) -> None:
+    start().copied = ("/home/topologies/words/code/1f", "/src")
+    copy = "/home/topologies/words/code/1f/words.py"
+    warnings.showwarning("old", UserWarning, copy, 3)
+    print(f'  File "{copy}", line 3, in f', file=sys.stderr)
+    print(copy)
+    assert [row["message"].splitlines()[0] for row in rows()] == [
+        "/src/words.py:3: UserWarning: old",
+        '  File "/src/words.py", line 3, in f',
+        copy,
+    ]
+
+
 ODD = """
 import logging, sys
 from pathlib import Path

@@ -21,7 +21,7 @@ from topo.user_code.copy import (
     parse_reference,
     pickle_topology,
 )
-from topo.user_code.load import CodeError, bind_parameters, load_topology
+from topo.user_code.load import CodeError, bind_parameters, copied_from, load_topology
 
 __all__ = ["clean_imports", "state"]
 
@@ -78,6 +78,7 @@ def test_a_file_in_a_package_brings_the_whole_package_but_no_caches(state: Path)
     copy = copied("shop/flows/words.py", state)
     names = {path.name for path in state.rglob("*") if path.is_file()}
     assert names == {"__init__.py", "helpers.py", "words.py", ".origin"}
+    assert copied_from(copy.reference) == (str(next(state.iterdir())), str(Path.cwd()))
     write("shop/helpers.py", source="LIMIT = 'edited'")
     assert load_topology(copy.reference).code_hash == copy.hash
     assert str(sys.modules["shop.helpers"].__file__).startswith(str(state))
@@ -101,6 +102,7 @@ def test_a_module_is_named_with_dots(state: Path) -> None:
     write("single.py")
     assert load_topology(copied("single", state).reference).topology.name == "words"
     assert load_topology("single").topology.name == "words"
+    assert copied_from("single") == (str(Path.cwd()), str(Path.cwd()))
 
 
 def test_an_installed_package_is_loaded_by_name_and_not_copied(state: Path) -> None:
