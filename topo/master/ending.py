@@ -69,6 +69,12 @@ class Ending:
     def has_closed(self, tasks: tuple[TaskId, ...]) -> bool:
         return self._closed.issuperset(tasks)
 
+    def why_overdue(self, tasks: tuple[TaskId, ...]) -> str:
+        """Say what a process that has these tasks, and has not ended in time, waits for."""
+        if self.has_closed(tasks):
+            return "its components closed, but the process did not end, as when a thread of user code is no daemon"
+        return "its components did not close in time"
+
     def stop(self, outcome: Outcome | None, now: float) -> None:
         """Processes are killed. None leaves the outcome as it is."""
         # With a deadline as well: a process that cannot be killed, such as one in a dead file system, must not keep the master.

@@ -419,7 +419,7 @@ class TopologyMaster:
         if self.ending.stage is EndingStage.CLOSING:
             for slot in slots:
                 if slot.incarnation is not None:
-                    self.recovery.record("CloseTimeout", "its components did not close in time; it is killed", slot)
+                    self.recovery.record("CloseTimeout", f"{self.ending.why_overdue(slot.tasks)}; it is killed", slot)
                     self.ending.never_closes(slot.tasks)
             self._stop(None, now)
         else:

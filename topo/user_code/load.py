@@ -272,7 +272,7 @@ def _search_last(folder: str) -> None:
 
 
 def copied_from(reference: str) -> tuple[str, str]:
-    """Return the folder that holds the referenced code, and the one that it was copied from, or the same where it is no copy."""
+    """Return the folder that holds the referenced code, and the folder that it was copied from, or the same for no copy."""
     parsed = parse_reference(reference)
     if parsed.target.endswith(PICKLE):
         return "", ""

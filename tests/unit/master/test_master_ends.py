@@ -304,6 +304,21 @@ def test_components_that_do_not_close_in_time_are_killed() -> None:
     assert finished.outcome.kind is OutcomeKind.RESULTS_LOST and finished.outcome.exit_code == 1
 
 
+def test_a_process_that_outlives_its_closed_components_is_killed_and_loses_nothing() -> None:
+    play = running(small_plan(drain_timeout="3s"))
+    all_end(play)
+    play.answer_probe(1)
+    play.answer_probe(2)
+    for worker, task in ((0, LINES), (1, SINK), (2, ACKER)):
+        play.receives(worker, Closed(task))
+    play.exits(0)
+    play.exits(2)
+    why = "its components closed, but the process did not end, as when a thread of user code is no daemon; it is killed"
+    assert RecordError("CloseTimeout", why, "sink", None, WorkerId(1)) in play.until(4.0)
+    (finished,) = play.exits(1)
+    assert finished.outcome.exit_code == 0
+
+
 def test_a_worker_that_dies_while_closing_is_reported_and_not_replaced() -> None:
     play = running()
     all_end(play)
