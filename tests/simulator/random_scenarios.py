@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {
     "restart_backoff": "20ms",
     "restart_backoff_max": "300ms",
 }
-"""Short times, so that faults and their mending take seconds: a lost tail is noticed after 1.75 s, before messages time out."""
+"""Short times, so that faults and their mending take seconds: a lost tail is noticed after 2.25 s, before messages time out."""
 
 
 def draw_scenario(seed: int) -> Scenario:

@@ -60,8 +60,9 @@ class Outbound:
         config, plan = state.config, state.plan
         self.consumers = tuple(target for target in plan.downstream_tasks(state.id) if target not in plan.ackers)
         self._linger_s = config.flush_interval_s
-        # A receiver whose user code is stuck reports that within a heartbeat, and first: so the guilty message is known.
-        self._silence_limit_s = (config.progress_timeout_s or UNWATCHED_SILENCE_S) + config.heartbeat_s + KEEP_ALIVE_S
+        # The master replaces a stuck or silent worker, and first: behind a new epoch its crash marker would blame no message.
+        noticed_s = max(config.progress_timeout_s or UNWATCHED_SILENCE_S, config.worker_timeout_s, 2 * config.heartbeat_s)
+        self._silence_limit_s = noticed_s + config.heartbeat_s + KEEP_ALIVE_S
         self.outbox = Outbox(
             codec,
             state.commands,
