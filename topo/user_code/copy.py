@@ -257,7 +257,8 @@ def find_file(reference: TopologyReference) -> Path:
         if path.is_file():
             if path.suffix not in (".py", PICKLE):
                 raise NotFoundError(_NO_PYTHON.format(reference.target))
-            return path
+            # The packages that a file belongs to are found by the folders of its path.
+            return path.parent.resolve() / path.name if ".." in path.parts else path
         _refuse_folder(path, reference.target)
         siblings = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
         near = [os.path.join(os.path.dirname(reference.target), name) for name in near_misses(path.name, siblings)]

@@ -95,6 +95,15 @@ def test_data_beside_the_code_is_copied_anew_but_is_no_code(state: Path) -> None
     assert (Path(second.reference.partition(":")[0]).parent / "stop-words.txt").read_text() == "a"
 
 
+def test_a_file_in_a_package_may_be_named_by_a_way_up(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("shop/__init__.py", source="")
+    write("shop/sub/__init__.py", source="")
+    write("shop/words.py", extra="from . import sub")
+    monkeypatch.chdir("shop/sub")
+    assert load_topology("../words.py").topology.name == "words"
+    assert copied("../words.py", state) == copied("../../shop/words.py", state)
+
+
 def test_a_module_is_named_with_dots(state: Path) -> None:
     write("shop/__init__.py", source="")
     write("shop/words.py")
