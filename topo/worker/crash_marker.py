@@ -28,7 +28,7 @@ from topo.ids import ID_BYTES, TaskId
 from topo.wire.codec import join_packed, split_packed
 
 MARKER_BYTES = 1 << 20
-"""Size of the file, of which only written pages take memory or disk: room for the roots of some 130,000 tuples."""
+"""Size of the file: room for the roots of some 130,000 tuples."""
 
 _HEADER = struct.Struct("=6Q")
 _BEGIN, _END = 0, 1
@@ -60,12 +60,11 @@ class CrashMarkerFile:
             TopoEnvironmentError: it cannot be made.
         """
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-            try:
-                os.ftruncate(descriptor, size)
-                self._map = mmap.mmap(descriptor, size)
-            finally:
-                os.close(descriptor)
+            with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as file:
+                # Zeros, not a hole: a write to a mapped hole on a full disk ends the process (SIGBUS).
+                file.write(bytes(size))
+                file.flush()
+                self._map = mmap.mmap(file.fileno(), size)
         except OSError as error:
             raise TopoEnvironmentError(f"cannot make the marker {path}: {error.strerror}") from error
         self._bytes = memoryview(self._map)

@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,7 @@ def main(arguments: list[str]) -> int:
         exit_ = run(spec, log, Path(arguments[0]))
     except TopoError as error:
         _LOG.error("worker %s cannot start: %s", spec.worker, error)
-        print(" ".join(f"worker {spec.worker} cannot start: {error}".split()), file=sys.__stderr__)
+        _report(f"worker {spec.worker} cannot start: {error}")
         return EXIT_BAD_START
     except Exception:
         _LOG.exception("worker %s has crashed", spec.worker)
@@ -99,10 +100,15 @@ def main(arguments: list[str]) -> int:
         return EXIT_BUG
     _LOG.info("worker %s ends: %s", spec.worker, exit_.why)
     if exit_.code:
-        # The launcher reports the last line with the exit code; texts of user code may have many.
-        print(" ".join(exit_.why.split()), file=sys.__stderr__)
+        _report(exit_.why)
     log.close()
     return exit_.code
+
+
+def _report(why: str) -> None:
+    """Print a last line, which the launcher reports with the exit code; a full disk takes none."""
+    with suppress(OSError):
+        print(" ".join(why.split()), file=sys.__stderr__)
 
 
 def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> WorkerExit:

@@ -32,6 +32,12 @@ def test_a_marker_is_read_as_it_was_written(tmp_path: Path) -> None:
     file.close()
 
 
+def test_a_marker_has_its_disk_space_from_the_start(tmp_path: Path) -> None:
+    """A write to a hole of a mapped file ends the process when the disk is full."""
+    CrashMarkerFile(tmp_path / "marker", size=1 << 16).close()
+    assert (tmp_path / "marker").stat().st_blocks * 512 >= 1 << 16
+
+
 def test_a_cleared_marker_names_no_tuple(tmp_path: Path) -> None:
     file = CrashMarkerFile(tmp_path / "marker")
     file.write(BOLT, packed(7), [])
