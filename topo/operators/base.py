@@ -244,7 +244,7 @@ class KeyedOperator(Operator):
 
     def freeze(self) -> Callable[[], Keyed]:
         """Hold on to state and timers; they are sorted by key group later."""
-        self.keys.group_of.make_room(self.state.entries + self.timers.pending)
+        self.keys.group_of.note_keys(self.state.entries + self.timers.pending)
         frozen_state, frozen_timers = self.state.freeze(), self.timers.freeze()
 
         def sort() -> Keyed:

@@ -31,7 +31,7 @@ def snapshot_user(component: str, bolt: AnyStatefulBolt, store: SnapshotStore, g
         what = f"component {component!r}: snapshot() of a StatefulBolt with a key"
         raise UnsupportedStateError(f"{what} returns a dict by key; got a {type(state).__name__}")
     copied = independent_rows(state)
-    group_of.make_room(len(copied))
+    group_of.note_keys(len(copied))
 
     def split() -> dict[int, bytes]:
         groups: dict[int, list[tuple[Any, Any]]] = {}

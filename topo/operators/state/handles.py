@@ -23,15 +23,15 @@ _REMEMBERED_GROUPS = 1 << 16
 class KeyGroups(dict[Any, int]):
     """Key groups by key, remembered because working one out takes microseconds, and each snapshot looks up all keys.
 
-    Keys that are gone are remembered, too, until there are too many: at least 65,536 keys, or twice as many as there are.
+    Former keys are remembered, too, up to 65,536 keys in all, or up to twice the number of keys in state.
     """
 
     def __init__(self, max_parallelism: int) -> None:
         self._max_parallelism = max_parallelism
         self._most = _REMEMBERED_GROUPS
 
-    def make_room(self, keys: int) -> None:
-        """Have room for so many keys that are there."""
+    def note_keys(self, keys: int) -> None:
+        """Take note of the number of keys in state."""
         self._most = max(self._most, 2 * keys)
 
     def __missing__(self, key: Any) -> int:

@@ -93,7 +93,7 @@ class ColumnWindows:
     def added_to(self, frozen: Callable[[], Mapping[int, Any]]) -> Callable[[], Mapping[int, Any]]:
         """Return a function that gives a snapshot of the operator, `frozen`, with all that is here. Call `flush` before."""
         group_of = self._windows.keys.group_of
-        group_of.make_room(self.open_panes)
+        group_of.note_keys(self.open_panes)
         return self._tables.added_to(frozen, group_of)
 
     def rise(self, watermark: int) -> None:
