@@ -239,12 +239,12 @@ class IntervalJoin(_Pairing):
             return
         mine, others = (self.lefts, self.rights) if record.left else (self.rights, self.lefts)
         first, last = (at - self._before, at + self._after) if record.left else (at - self._after, at + self._before)
-        partners = others.between(first, last)
+        start, partners = others.between(first, last)
         for _time, other, _ in partners:
             left, right = (packed, other) if record.left else (other, packed)
             self._pairs.join(left, (right,), context, out)
         # Behind the calls: with `at_least_once` nothing undoes changes of state, and without a pair a left record comes alone.
-        others.pair(partners)
+        others.pair(start, partners)
         mine.add(at, packed, is_paired=bool(partners))
         context.register_event_time_timer(last)
 

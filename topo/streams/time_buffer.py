@@ -40,19 +40,18 @@ class TimeBuffer:
         place = len(rows) if not rows or rows[-1][0] <= time else bisect_right(rows, time, key=_BY_TIME)
         self._handle.splice(place, place, ((time, packed, is_paired),))
 
-    def between(self, first: int, last: int) -> Sequence[Kept]:
-        """Return the records with times from `first` to `last`."""
+    def between(self, first: int, last: int) -> tuple[int, Sequence[Kept]]:
+        """Return the records with times from `first` to `last`, and the place of the first."""
         rows: Sequence[Kept] = self._handle.get()
         if not rows or rows[-1][0] < first or rows[0][0] > last:
-            return ()
+            return 0, ()
         # Most keys have few records, and all of them near.
         start = 0 if rows[0][0] >= first else bisect_left(rows, first, key=_BY_TIME)
-        return rows[start : len(rows) if rows[-1][0] <= last else bisect_right(rows, last, key=_BY_TIME)]
+        return start, rows[start : len(rows) if rows[-1][0] <= last else bisect_right(rows, last, key=_BY_TIME)]
 
-    def pair(self, found: Sequence[Kept]) -> None:
-        """Note that records of one or more times, all that `between` has returned, have had a partner."""
+    def pair(self, start: int, found: Sequence[Kept]) -> None:
+        """Note that the records that `between` has just returned have had a partner."""
         if False in [is_paired for _time, _packed, is_paired in found]:
-            start = bisect_left(self._handle.get(), found[0][0], key=_BY_TIME)
             self._handle.splice(start, start + len(found), [(time, packed, True) for time, packed, _ in found])
 
     def take_until(self, last: int, *, but: int = 0) -> Sequence[Kept]:
