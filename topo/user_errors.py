@@ -7,17 +7,18 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from math import inf
 from os.path import isabs
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NoReturn
 
 from topo.errors import UserError
 
+_Place = tuple[str, int]
 _ENGINE = __name__.partition(".")[0]
 _BLAMED = "_blamed_place"
 _COLLECTING = frozenset(
@@ -135,24 +136,36 @@ def place_of(error: BaseException, declared: tuple[str, int] | None = None) -> t
     Without such a frame it is the function that was blamed, then where the component is `declared`, if the user has written no
     more of it, then code of the standard library and of installed packages.
     """
-    library: tuple[str, int] | None = None
+    library: _Place | None = None
     cause: BaseException | None = error
     while cause is not None:
-        own: tuple[str, int] | None = None
-        for frame, line in traceback.walk_tb(cause.__traceback__):
-            file = frame.f_code.co_filename
-            if is_engine_frame(frame.f_globals.get("__name__", "")) or file.startswith("<frozen"):
-                continue
-            # Frames of compiled code name a file of the build, which is no place here; their module knows where it is installed.
-            installed = file, frame.f_globals.get("__file__") or ""
-            if any(path.startswith(_LIBRARY) or "site-packages" in path for path in installed):
-                library = (file, line) if isabs(file) else library
-            else:
-                own = file, line
+        own, library = _innermost(traceback.walk_tb(cause.__traceback__), library)
         if own is not None:
             return own
         cause = cause.__cause__
     return vars(error).get(_BLAMED) or declared or library or ("", 0)
+
+
+def place_in(stack: Iterable[tuple[FrameType, int]]) -> _Place:
+    """Return the place of the user's own code, as `place_of` does, in a stack of frames and lines, the innermost last."""
+    own, library = _innermost(stack, None)
+    return own or library or ("", 0)
+
+
+def _innermost(stack: Iterable[tuple[FrameType, int]], library: _Place | None) -> tuple[_Place | None, _Place | None]:
+    """Return the innermost places in code of the user, and of libraries: by default `library`."""
+    own: _Place | None = None
+    for frame, line in stack:
+        file = frame.f_code.co_filename
+        if is_engine_frame(frame.f_globals.get("__name__", "")) or file.startswith("<frozen"):
+            continue
+        # Frames of compiled code name a file of the build, which is no place here; their module knows where it is installed.
+        installed = file, frame.f_globals.get("__file__") or ""
+        if any(path.startswith(_LIBRARY) or "site-packages" in path for path in installed):
+            library = (file, line) if isabs(file) else library
+        else:
+            own = file, line
+    return own, library
 
 
 def describe(error: BaseException, place: tuple[str, int] | None = None) -> CaughtError:

@@ -214,6 +214,7 @@ class Pass(BasicBolt):
     assert stuck["component"] == "pass"
     assert stuck["message"].startswith("stuck in pass for 1 s")
     assert "in loop" in stuck["traceback"] and str(scene.folder / "flow.py") in stuck["traceback"]
+    assert stuck["file"] == str(scene.folder / "flow.py") and stuck["line"] > 0
     assert after["stuck"] == 1
     scene.touch("stop")
     assert running.wait(timeout_s=30).kind is OutcomeKind.DONE

@@ -184,7 +184,8 @@ class Recovery:
                 f", {times} times in a row without having emitted or processed anything in between: the call needs longer than "
                 "progress_timeout. Raise it, or call context.progress() during the call"
             )
-        self.record("TaskStuck", why, slot, task=message.task, traceback=message.stack)
+        place = message.file, message.line
+        self.record("TaskStuck", why, slot, task=message.task, traceback=message.stack, place=place)
         if is_to_end:
             self.lose(slot, why, now, kill=True)
 
@@ -261,14 +262,15 @@ class Recovery:
             self.unstorable[message.task] = message.message
 
     def record(
-        self, kind: str, message: str, slot: Slot | None = None, *, task: TaskId | None = None, traceback: str = ""
-    ) -> None:
+        self, kind: str, message: str, slot: Slot | None = None, *, task: TaskId | None = None, traceback: str = "",
+        place: tuple[str, int] = ("", 0),
+    ) -> None:  # fmt: skip
         """Make a row of `topo errors` of something that happened to a slot, or to a task of it."""
         tasks = () if slot is None else slot.tasks if task is None else (task,)
         components = self._components(tasks)
         component = components[0] if len(components) == 1 else ""
         worker = None if slot is None else slot.worker
-        self._commands.append(RecordError(kind, message, component, task, worker, traceback))
+        self._commands.append(RecordError(kind, message, component, task, worker, traceback, *place))
 
     def validate(self) -> None:
         self.membership.validate()

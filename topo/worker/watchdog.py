@@ -13,11 +13,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from itertools import islice
 from types import FrameType
 
 from topo.config import TopologyConfig
 from topo.ids import TaskId
 from topo.transport.base import Transport
+from topo.user_errors import place_in
 from topo.wire import control
 from topo.worker.core import InFlightTracker
 from topo.worker.loop import LINK, Loop
@@ -87,7 +89,8 @@ class Watchdog:
             progressed_at = max(turned_at, self._progress.at)
             if limit_s is not None and now - progressed_at > limit_s and told_at != progressed_at:
                 told_at = progressed_at
-                stuck = control.Stuck(worker.id, task or TaskId(0), component, now - progressed_at, self._stack())
+                stack, place = described(self._stack())
+                stuck = control.Stuck(worker.id, task or TaskId(0), component, now - progressed_at, stack, *place)
                 self._send(transport, outlet, control.encode(stuck))
         if transport is not None:
             transport.close()
@@ -97,11 +100,17 @@ class Watchdog:
         transport.receive(LINK, 1)
         transport.send(outlet, message)  # type: ignore[arg-type]
 
-    def _stack(self) -> str:
-        frame = sys._current_frames().get(self._watched)
-        return "" if frame is None else innermost(frame)
+    def _stack(self) -> list[tuple[FrameType, int]]:
+        return innermost(sys._current_frames().get(self._watched))
 
 
-def innermost(frame: FrameType) -> str:
-    """Return the innermost part of the stack that ends in a frame."""
-    return "".join(traceback.format_stack(frame, _MOST_FRAMES))[-_LONGEST_STACK:]
+def innermost(frame: FrameType | None) -> list[tuple[FrameType, int]]:
+    """Return the innermost part of the stack that ends in a frame: frames and lines, the innermost last."""
+    if frame is None:
+        return []
+    return [*islice(traceback.walk_stack(frame), _MOST_FRAMES)][::-1]
+
+
+def described(stack: list[tuple[FrameType, int]]) -> tuple[str, tuple[str, int]]:
+    """Return a stack as a text, and the place in it that is the user's own code."""
+    return "".join(traceback.StackSummary.extract(iter(stack)).format())[-_LONGEST_STACK:], place_in(stack)

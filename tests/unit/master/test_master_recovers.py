@@ -133,8 +133,8 @@ def test_the_masters_own_pause_is_not_held_against_workers() -> None:
 
 def test_stuck_user_code_is_reported_and_beyond_the_limit_its_worker_replaced() -> None:
     play = running()
-    early = Stuck(WorkerId(1), SINK, "sink", 10.0, "File sink.py, line 3")
-    row = RecordError("TaskStuck", "stuck in sink for 10 s", "sink", SINK, WorkerId(1), "File sink.py, line 3")
+    early = Stuck(WorkerId(1), SINK, "sink", 10.0, "File sink.py, line 3", "sink.py", 3)
+    row = RecordError("TaskStuck", "stuck in sink for 10 s", "sink", SINK, WorkerId(1), "File sink.py, line 3", "sink.py", 3)
     assert play.receives(1, early) == [row]
     late = Stuck(WorkerId(1), SINK, "sink", 30.0, "File sink.py, line 3")
     assert StopWorker(WorkerId(1), Incarnation(102), kill=True) in play.receives(1, late)

@@ -62,7 +62,7 @@ FROM_WORKER = [
     Register(0, 99, 4711, "host", "3.11.7", "d1gest", [1, 2], "tcp://a", "key"),
     Heartbeat(0, 99, 1, 2, "count", {3: {"acked": 4, "by_stream": {"default": 5}}}),
     Heartbeat(0, 99, 1, 2, sent_count=17),
-    Stuck(0, 3, "count", 31.5, 'File "a.py", line 3'),
+    Stuck(0, 3, "count", 31.5, 'File "a.py", line 3', "a.py", 3),
     Closed(3),
     TaskReady(3, 2),
     EdgeLost(3, 2, 1, "frame 7 came where 5 was due"),

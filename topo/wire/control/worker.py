@@ -52,13 +52,15 @@ class Heartbeat(ControlMessage, frozen=True):
 
 
 class Stuck(ControlMessage, frozen=True):
-    """A component's code has not returned for `seconds`; `stack` is where it is."""
+    """A component's code has not returned for `seconds`; `stack` is where it is, `file` and `line` where in the user's code."""
 
     worker: WorkerId
     task: TaskId
     component: str
     seconds: float
     stack: str
+    file: str = ""
+    line: int = 0
 
 
 # From a task, through its worker.
