@@ -54,7 +54,7 @@ class TestContract(KindContract):
     """The promises of every two-phase sink."""
 
 
-MOMENT = int(time.time() * 1000)
+MOMENT = int(time.time()) * 1000
 
 
 def stamped(broker: Broker, topic: str, folder: Path) -> KafkaSink:

@@ -282,7 +282,7 @@ def test_a_resumed_topology_continues_behind_its_position_after_files_were_added
 
 @pytest.mark.integration
 def test_a_savepoint_is_continued_in_the_files_that_its_positions_count(scene: Scene) -> None:
-    folder = write(scene.folder / "rows", ROWS)
+    folder = write(scene.folder / "rows", 10 * ROWS)
     flow = scene.file(FLOW)
     running = scene.submit(flow, delivery="exactly_once", checkpoint_interval="200ms")
     running.wait_until(lambda status: int(status["totals"]["emitted"]) > ROWS / 4)
@@ -290,7 +290,7 @@ def test_a_savepoint_is_continued_in_the_files_that_its_positions_count(scene: S
     (folder / "0-new.parquet").write_bytes((folder / "0.parquet").read_bytes())
     continued = scene.cluster.submit(flow, settings={"delivery": "exactly_once"}, start_from=place)
     assert continued.wait(60).exit_code == 0
-    assert sorted(scene.lines()) == list(range(ROWS))
+    assert sorted(scene.lines()) == list(range(10 * ROWS))
 
 
 @pytest.mark.integration
