@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from topo.errors import UserError
 
-_Place = tuple[str, int]
+_FileLine = tuple[str, int]
 _ENGINE = __name__.partition(".")[0]
 _BLAMED = "_blamed_place"
 _COLLECTING = frozenset(
@@ -136,7 +136,7 @@ def place_of(error: BaseException, declared: tuple[str, int] | None = None) -> t
     Without such a frame it is the function that was blamed, then where the component is `declared`, if the user has written no
     more of it, then code of the standard library and of installed packages.
     """
-    library: _Place | None = None
+    library: _FileLine | None = None
     cause: BaseException | None = error
     while cause is not None:
         own, library = _innermost(traceback.walk_tb(cause.__traceback__), library)
@@ -146,15 +146,15 @@ def place_of(error: BaseException, declared: tuple[str, int] | None = None) -> t
     return vars(error).get(_BLAMED) or declared or library or ("", 0)
 
 
-def place_in(stack: Iterable[tuple[FrameType, int]]) -> _Place:
+def place_in(stack: Iterable[tuple[FrameType, int]]) -> _FileLine:
     """Return the place of the user's own code, as `place_of` does, in a stack of frames and lines, the innermost last."""
     own, library = _innermost(stack, None)
     return own or library or ("", 0)
 
 
-def _innermost(stack: Iterable[tuple[FrameType, int]], library: _Place | None) -> tuple[_Place | None, _Place | None]:
+def _innermost(stack: Iterable[tuple[FrameType, int]], library: _FileLine | None) -> tuple[_FileLine | None, _FileLine | None]:
     """Return the innermost places in code of the user, and of libraries: by default `library`."""
-    own: _Place | None = None
+    own: _FileLine | None = None
     for frame, line in stack:
         file = frame.f_code.co_filename
         if is_engine_frame(frame.f_globals.get("__name__", "")) or file.startswith("<frozen"):
