@@ -52,6 +52,7 @@ EXCEPTIONS = {
     "tests/simulation/test_windows.py": PLANTS,
     "tests/spark/test_feed_link.py": LIMIT,
     "tests/spark/test_spark_sink.py": SYSTEM,
+    "tests/unit/connectors/test_files_long_lines.py": LIMIT,
     "tests/unit/connectors/test_files_sink.py": LIMIT,
     "tests/unit/connectors/test_files_spout.py": LIMIT,
     "tests/unit/connectors/test_json_lines_sink.py": SYSTEM,

@@ -74,7 +74,7 @@ class Recorder:
         self._unsaved_replays: list[bytes] = []
         """Results of replays that it had no room for: one for each dead letter that is under way, at most."""
         self._save_at = 0.0
-        self._copied_from = origin_of_copy(job.submitted.reference, job.folder.code)
+        self._copied_from = origin_of_copy(job.submitted.reference)
 
     def persist(self, record: MasterRecord) -> None:
         """Write the master's record, durably. Raises TopoEnvironmentError when it cannot be written."""

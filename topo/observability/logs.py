@@ -85,7 +85,7 @@ class TaskLog:
 
     Attributes:
         epoch: returns the worker's epoch, 0 before the first.
-        copied: the folder of the copied code and the one it was copied from: tracebacks and warnings name the user's own files.
+        shown: returns a warning or a traceback with the names of the user's own files in place of those of their copies.
         traced: while there is a trace, returns the roots of the traced messages that a task is at, in its own thread.
     """
 
@@ -93,7 +93,7 @@ class TaskLog:
         self.worker = worker
         self.topology = topology
         self.epoch: Callable[[], int] = lambda: 0
-        self.copied = ("", "")
+        self.shown: Callable[[str], str] = str
         self.traced: Callable[[TaskId], list[str]] | None = None
         self.components = components
         self.default_task: int | None = None
@@ -190,12 +190,12 @@ class _JsonLines(logging.Formatter):
             "worker": self._log.worker,
             "task": task,
             "component": self._log.components.get(task) if task is not None else None,
-            "message": _message(record).replace(*self._log.copied) if record.name in _WITH_PLACES else _message(record),
+            "message": self._log.shown(_message(record)) if record.name in _WITH_PLACES else _message(record),
         }
         if roots := self._log.roots():
             row["trace"] = roots
         if record.exc_info:
-            row["exception"] = self.formatException(record.exc_info).replace(*self._log.copied)
+            row["exception"] = self._log.shown(self.formatException(record.exc_info))
         return json.dumps(row)
 
 

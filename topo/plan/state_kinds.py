@@ -43,20 +43,23 @@ def state_kind(spec: ComponentSpec) -> str:
 
 
 def state_facts(spec: ComponentSpec) -> dict[str, str]:
-    """Return facts of the state of a component by name: those that it declares, and the kind of its windows.
+    """Return facts of the state of a component by name: those that it declares, and the kind of its windows."""
+    windows = _kind_of_windows(spec.component.window) if isinstance(spec.component, WindowBolt) else ""
+    return {**spec.declared, **({"windows": windows} if windows else {})}
 
-    Windows of one kind are not closed by another one: no timer, or no clock, would reach them. Those of a size in time close at
-    the ends that they have, under any other size.
+
+def _kind_of_windows(window: object) -> str:
+    """Return the kind of windows that no other kind can close: no timer, or no clock, would reach them. "": none is known.
+
+    Those of a size in time close at the ends that they have, under any other size.
     """
-    window = spec.component.window if isinstance(spec.component, WindowBolt) else None
     if isinstance(window, TumblingWindows | SlidingWindows | SessionWindows):
         what = "session" if isinstance(window, SessionWindows) else "window"
-        return {**spec.declared, "windows": f"{what} of {'event time' if window.is_event_time else 'the clock'}"}
+        return f"{what} of {'event time' if window.is_event_time else 'the clock'}"
     if isinstance(window, CountWindows):
         parts = {"each": window.slide, "each ms": window.slide_ms, "over ms": window.over_ms}
-        more = "".join(f", {name} {part}" for name, part in parts.items() if part is not None)
-        return {**spec.declared, "windows": f"window of {window.count} rows{more}"}
-    return {**spec.declared, "windows": "window without end"} if isinstance(window, GlobalWindows) else dict(spec.declared)
+        return f"window of {window.count} rows" + "".join(f", {name} {part}" for name, part in parts.items() if part is not None)
+    return "window without end" if isinstance(window, GlobalWindows) else ""
 
 
 def forgotten_without_checkpoints(topology: Topology, delivery: str) -> list[str]:

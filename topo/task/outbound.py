@@ -61,6 +61,7 @@ class Outbound:
         self.consumers = tuple(target for target in plan.downstream_tasks(state.id) if target not in plan.ackers)
         self._linger_s = config.flush_interval_s
         # The master replaces a stuck or silent worker, and first: behind a new epoch its crash marker would blame no message.
+        # A watchdog looks once a heartbeat, and speaks behind the second one without a turn.
         noticed_s = max(config.progress_timeout_s or UNWATCHED_SILENCE_S, config.worker_timeout_s, 2 * config.heartbeat_s)
         self._silence_limit_s = noticed_s + config.heartbeat_s + KEEP_ALIVE_S
         self.outbox = Outbox(

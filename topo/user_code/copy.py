@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from io import BytesIO
 from pathlib import Path
@@ -330,16 +331,14 @@ def _copy(files: Sequence[Path], root: Path, folder: Path) -> Path:
     return copy
 
 
-def origin_of_copy(reference: str, folder: Path) -> tuple[str, str] | None:
-    """Return the folder below `folder` that holds the referenced copy, and the one it was copied from; None for no copy."""
+def origin_of_copy(reference: str) -> tuple[str, str] | None:
+    """Return the folder that holds the referenced copy, and the one it was copied from; None for no copy, and for a pickle."""
     target = Path(parse_reference(reference).target)
-    if not target.is_relative_to(folder) or target.suffix == PICKLE:
-        return None
-    root = folder / target.relative_to(folder).parts[0]
-    try:
-        return str(root), (root / ORIGIN).read_text()
-    except OSError:
-        return None
+    if target.suffix == ".py":
+        for root in target.parents:
+            with suppress(OSError):
+                return str(root), (root / ORIGIN).read_text()
+    return None
 
 
 def as_user_knows_it(text: str, copy: str, origin: str) -> str:

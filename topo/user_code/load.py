@@ -271,15 +271,6 @@ def _search_last(folder: str) -> None:
     sys.path[:] = [*(entry for entry in sys.path if entry not in _roots), *_roots]
 
 
-def copied_from(reference: str) -> tuple[str, str]:
-    """Return the folder that holds the referenced code, and the folder that it was copied from, or the same for no copy."""
-    parsed = parse_reference(reference)
-    if parsed.target.endswith(PICKLE):
-        return "", ""
-    root = root_of(find_file(parsed))
-    return str(root), _origin_of(root)
-
-
 def _origin_of(root: Path) -> str:
     """The folder that a copy was made from, where modules beside a lone file still are."""
     try:

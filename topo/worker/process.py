@@ -37,7 +37,8 @@ from topo.transport.base import Outlet, Transport
 from topo.transport.part_client import MasterFiles
 from topo.transport.security import AllowList, KeyPair
 from topo.transport.zmq import IpcPlace, TcpPlace, ZmqTransport
-from topo.user_code.load import copied_from, load_topology, search_py_files, serializers_of
+from topo.user_code.copy import as_user_knows_it, origin_of_copy
+from topo.user_code.load import load_topology, search_py_files, serializers_of
 from topo.user_errors import refuse_breakpoint
 from topo.wire import control
 from topo.wire.codec import Codec
@@ -114,7 +115,8 @@ def _report(why: str) -> None:
 def run(spec: WorkerSpec, log: TaskLog, start_file: Path | None = None) -> WorkerExit:
     """Build the tasks, register with the master, and work until it is time to leave."""
     search_py_files(spec.py_files)
-    log.copied = copied_from(spec.reference)
+    if copied := origin_of_copy(spec.reference):
+        log.shown = lambda text: as_user_knows_it(text, *copied)
     topology, code_hash, _ = load_topology(spec.reference, spec.parameters)
     topology = with_overrides(topology, spec.settings, spec.parallelism, spec.topology)
     config = topology.config

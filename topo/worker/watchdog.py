@@ -89,7 +89,7 @@ class Watchdog:
             progressed_at = max(turned_at, self._progress.at)
             if limit_s is not None and now - progressed_at > limit_s and told_at != progressed_at:
                 told_at = progressed_at
-                stack, place = described(self._stack())
+                stack, place = described(sys._current_frames().get(self._watched))
                 stuck = control.Stuck(worker.id, task or TaskId(0), component, now - progressed_at, stack, *place)
                 self._send(transport, outlet, control.encode(stuck))
         if transport is not None:
@@ -100,17 +100,9 @@ class Watchdog:
         transport.receive(LINK, 1)
         transport.send(outlet, message)  # type: ignore[arg-type]
 
-    def _stack(self) -> list[tuple[FrameType, int]]:
-        return innermost(sys._current_frames().get(self._watched))
 
-
-def innermost(frame: FrameType | None) -> list[tuple[FrameType, int]]:
-    """Return the innermost part of the stack that ends in a frame: frames and lines, the innermost last."""
-    if frame is None:
-        return []
-    return [*islice(traceback.walk_stack(frame), _MOST_FRAMES)][::-1]
-
-
-def described(stack: list[tuple[FrameType, int]]) -> tuple[str, tuple[str, int]]:
-    """Return a stack as a text, and the place in it that is the user's own code."""
+def described(frame: FrameType | None) -> tuple[str, tuple[str, int]]:
+    """Return the innermost part of the stack that ends in a frame as a text, and the user's file and line in it; "", 0: none."""
+    # Without a frame, as of a thread that has ended, `walk_stack` would walk that of its caller.
+    stack = [] if frame is None else [*islice(traceback.walk_stack(frame), _MOST_FRAMES)][::-1]
     return "".join(traceback.StackSummary.extract(iter(stack)).format())[-_LONGEST_STACK:], place_in(stack)

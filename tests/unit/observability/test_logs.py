@@ -144,7 +144,7 @@ def test_exceptions_and_warnings_are_logged(start: Start, rows: Rows) -> None:
 
 
 def test_warnings_and_tracebacks_name_the_users_own_files(start: Start, rows: Rows) -> None:
-    start().copied = ("/home/topologies/words/code/1f", "/src")
+    start().shown = lambda text: text.replace("/home/topologies/words/code/1f", "/src")
     copy = "/home/topologies/words/code/1f/words.py"
     warnings.showwarning("old", UserWarning, copy, 3)
     print(f'  File "{copy}", line 3, in f', file=sys.stderr)

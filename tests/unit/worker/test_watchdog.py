@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-from topo.worker.watchdog import described, innermost
+from topo.worker.watchdog import described
 
 
-def test_the_stack_of_an_endless_recursion_is_its_innermost_part():
+def test_the_stack_of_an_endless_recursion_is_its_innermost_part() -> None:
     def deepest(depth: int) -> FrameType:
         return deepest(depth - 1) if depth else sys._getframe()
 
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(limit + 5_000)
     try:
-        text, place = described(innermost(deepest(4_000)))
+        text, place = described(deepest(4_000))
     finally:
         sys.setrecursionlimit(limit)
 
