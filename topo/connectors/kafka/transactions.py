@@ -141,7 +141,7 @@ class Transactions:
                     call(*sent)
             self._flush()
             offset = TopicPartition(self._topic, 0, number, metadata=name)
-            self._patiently(lambda _: self._beside(lambda: producer.send_offsets_to_transaction([offset], self._group)))
+            self._patiently(_beside(lambda: producer.send_offsets_to_transaction([offset], self._group)))
             self._patiently(producer.commit_transaction)
         except BaseException:
             with suppress(Exception):
@@ -181,32 +181,35 @@ class Transactions:
                     raise
                 self._progress()
 
-    def _beside(self, call: Callable[[], T]) -> T:
-        """Make a call on a thread that is left behind when it takes too long.
-
-        The client keeps to no timeout while the group's coordinator cannot be reached: with several brokers it waits for another
-        to be elected. A call that is left behind ends at the latest when the next producer fences this one.
-        """
-        from confluent_kafka import KafkaError, KafkaException
-
-        done: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(call())
-            except BaseException as error:
-                done.set_exception(error)
-
-        Thread(target=run, name="kafka-offsets", daemon=True).start()
-        until = time.monotonic() + PATIENCE_S
-        while not wait([done], _SLICE_S).done:
-            if time.monotonic() > until:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no coordinator of the group of the marker answers"))
-            self._progress()
-        return done.result()
-
     def close(self) -> None:
         """Give the producer up. It has no open transaction, but after an error."""
         with suppress(Exception):
             self._producer.purge()
             self._producer.flush(0)
+
+
+def _beside(call: Callable[[], T]) -> Callable[[float], T]:
+    """Return a step for `_patiently` that makes a call on a thread, which is left behind when it takes too long.
+
+    The client keeps to no timeout while the group's coordinator cannot be reached: with several brokers it waits for another
+    to be elected. A call that is left behind ends at the latest when the next producer fences this one.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    running: list[Future[T]] = []
+
+    def run(done: Future[T]) -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:
+            done.set_exception(error)
+
+    def step(timeout: float) -> T:
+        if not running:
+            running.append(Future())
+            Thread(target=run, args=running, name="kafka-offsets", daemon=True).start()
+        if not wait(running, timeout).done:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no coordinator of the group of the marker answers"))
+        return running.pop().result()
+
+    return step
