@@ -75,6 +75,10 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            # Of clicks before 8.2, this would be the exit code 0.
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(Exit.USAGE)
         return super().parse_args(ctx, ["version", *args[1:]] if args[:1] == ["--version"] else args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

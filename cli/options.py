@@ -13,7 +13,16 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
+    from click import ParamType
+
     from topo.storage.submitted import SparkCluster
+else:
+
+    class ParamType(click.ParamType):
+        """A `ParamType` to which a type can be given: click has it from 8.4 on."""
+
+        __class_getitem__ = classmethod(lambda cls, _: cls)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EMPTY = "it is empty; name a place, or leave it out"
@@ -32,7 +41,7 @@ class ShownByDefault(click.Group):
         return super().parse_args(ctx, ["show", *args] if is_option else args)
 
 
-class TimeSpan(click.ParamType[float]):
+class TimeSpan(ParamType[float]):
     """A duration such as "500ms", "30s" or "5m", as seconds.
 
     Args:
@@ -57,7 +66,7 @@ class TimeSpan(click.ParamType[float]):
         return seconds
 
 
-class Assignment(click.ParamType[tuple[str, str]]):
+class Assignment(ParamType[tuple[str, str]]):
     """NAME=VALUE, as a pair."""
 
     name = form = "name=value"
@@ -90,7 +99,7 @@ class SparkSetting(Assignment):
         return text.startswith("spark.")
 
 
-class Parallelism(click.ParamType[tuple[str, int]]):
+class Parallelism(ParamType[tuple[str, int]]):
     """COMPONENT=TASKS, as a pair."""
 
     name = "component=n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from topo_cli.options import examples, name_argument, reading_options, time_option
+from topo_cli.options import ParamType, examples, name_argument, reading_options, time_option
 
 _POLL_S = 0.25
 _LAST_POLLS = 3
@@ -18,7 +18,7 @@ SETTLE_S = 10.0
 """How long messages that have begun may take when the time is up."""
 
 
-class MessageRate(click.ParamType[float]):
+class MessageRate(ParamType[float]):
     """Messages a second: "2", or "2/s"."""
 
     name = "rate"

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,9 @@ SOURCES = ROOT / "topo" / "hot" / "compiled"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 IS_REQUIRED = bool(os.environ.get("TOPO_REQUIRE_COMPILED"))
 """Whether it is an error that the per-tuple path cannot be compiled."""
+IS_OLDEST = bool(os.environ.get("TOPO_OLDEST"))
+"""Whether to install the oldest versions that pyproject.toml accepts."""
+VERSIONS = () if IS_OLDEST else ("-c", "constraints.txt")
 
 
 class SetupFailed(Exception):
@@ -46,7 +50,7 @@ class SetupFailed(Exception):
 
 def digest(part: str) -> str:
     """What `part` of an environment built now would be made from."""
-    parts = [sys.version, sys.base_prefix, str(ROOT), *((ROOT / name).read_text() for name in INPUTS)]
+    parts = [sys.version, sys.base_prefix, str(ROOT), *VERSIONS, *((ROOT / name).read_text() for name in INPUTS)]
     if part == COMPILED:
         parts += [str(compiler()), *(source.read_text() for source in sorted(SOURCES.glob("*.p[yx][xd]")))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -159,11 +163,16 @@ def requirements(part: str) -> list[str]:
         is_cython = [builder.startswith("cython") for builder in builders]
         if part == COMPILED:
             return list(compress(builders, is_cython))
-        return [*project["project"]["dependencies"], *compress(builders, map(not_, is_cython))]
+        return [*map(at_its_version, project["project"]["dependencies"]), *compress(builders, map(not_, is_cython))]
     extras = project["project"]["optional-dependencies"]
     if part not in extras:
         raise SetupFailed(f"there is no extra {part!r}; there are {', '.join(sorted(extras))}")
-    return list(extras[part])
+    return list(map(at_its_version, extras[part]))
+
+
+def at_its_version(requirement: str) -> str:
+    """Returns a requirement, which with IS_OLDEST takes the oldest version only."""
+    return re.sub(r">=([\d.]+).*", r"==\1", requirement) if IS_OLDEST else requirement
 
 
 def relocate(built: Path, place: Path) -> None:
@@ -187,7 +196,7 @@ def build() -> None:
     fresh = workshop / VENV.name
     try:
         create(fresh)
-        install(fresh, "-c", "constraints.txt", *requirements(RUNTIME))
+        install(fresh, *VERSIONS, *requirements(RUNTIME))
         install(fresh, "--no-deps", "--no-build-isolation", "-e", ".")
         relocate(fresh, VENV)
         write_stamp(fresh, RUNTIME)
@@ -210,7 +219,7 @@ def add(extra: str) -> None:
     """Adds an extra to .venv in place: only what is missing, so a topology that runs from it is not disturbed."""
     wanted = requirements(extra)
     say(f"adding the extra {extra!r} to {VENV.name}")
-    install(VENV, "-c", "constraints.txt", *wanted)
+    install(VENV, *VERSIONS, *wanted)
     write_stamp(VENV, extra)
 
 

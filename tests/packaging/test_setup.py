@@ -64,9 +64,10 @@ def pretend_stamps(checkout: Path) -> None:
     subprocess.run([sys.executable, "-c", stamps], env=plain, check=True)
 
 
-def test_an_old_python_is_refused_in_one_line_that_names_the_fix(checkout: Path) -> None:
+@pytest.mark.parametrize("version", [(3, 10, 13), (3, 14, 0)])
+def test_another_python_is_refused_in_one_line_that_names_the_fix(checkout: Path, version: tuple[int, int, int]) -> None:
     old = checkout / "old python"
-    pretend = "import sys; sys.version_info = (3, 10, 13); exec(sys.argv[1])"
+    pretend = f"import sys; sys.version_info = {version}; exec(sys.argv[1])"
     old.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{pretend}' \"$2\"\n")
     old.chmod(0o755)
     modern = checkout / "bin" / "python3.11"
@@ -76,7 +77,8 @@ def test_an_old_python_is_refused_in_one_line_that_names_the_fix(checkout: Path)
     result = run(checkout, "make", "run", PYTHON=str(old), PATH=f"{modern.parent}:/usr/bin:/bin")
 
     first, *rest = result.stderr.splitlines()
-    assert first.startswith(f"topo needs Python 3.11 or newer, and '{old}' is Python 3.10.13; use: make PYTHON=python3")
+    found = ".".join(map(str, version))
+    assert first.startswith(f"topo needs Python 3.11, 3.12 or 3.13, and '{old}' is Python {found}; use: make PYTHON=python3")
     assert all(line.startswith("make") for line in rest)
     assert result.returncode != 0
     assert environments(checkout) == []
@@ -85,7 +87,7 @@ def test_an_old_python_is_refused_in_one_line_that_names_the_fix(checkout: Path)
 def test_a_python_that_does_not_exist_is_refused_in_one_line(checkout: Path) -> None:
     result = run(checkout, "sh", "scripts/setup.sh", PYTHON="/nowhere/python")
 
-    assert result.stderr.startswith("topo needs Python 3.11 or newer, and '/nowhere/python' is not a Python that runs;")
+    assert result.stderr.startswith("topo needs Python 3.11, 3.12 or 3.13, and '/nowhere/python' is not a Python that runs;")
     assert len(result.stderr.splitlines()) == 1
     assert result.returncode == 1
 

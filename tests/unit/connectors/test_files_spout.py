@@ -79,11 +79,14 @@ def test_moments_of_parquet_are_datetimes_also_in_nanoseconds_as_pandas_and_spar
     assert rows == [(moment, timedelta(microseconds=1)), (None, None)] * 2 and type(rows[0][0]) is datetime
 
 
+NEW_ARROW = pytest.mark.skipif(
+    int(pyarrow.__version__.partition(".")[0]) < 24, reason="this pyarrow reads no null among lists of a fixed size"
+)
 NESTED = [
     ("timestamp[ns]", lambda value: value),
     (pyarrow.time64("ns"), lambda value: value),
     (pyarrow.list_(pyarrow.timestamp("ns", "UTC")), lambda value: [value]),
-    (pyarrow.list_(pyarrow.timestamp("ns"), 1), lambda value: [value]),
+    pytest.param(pyarrow.list_(pyarrow.timestamp("ns"), 1), lambda value: [value], marks=NEW_ARROW),
     (pyarrow.large_list(pyarrow.duration("ns")), lambda value: [value]),
     (pyarrow.struct([("x", pyarrow.timestamp("ns"))]), lambda value: {"x": value}),
     (pyarrow.map_(pyarrow.string(), pyarrow.list_(pyarrow.timestamp("ns"))), lambda value: [("k", [value])]),
