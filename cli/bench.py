@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topo_cli.options import Setting, TimeSpan, examples, json_option, parameter_option
+from topo_cli.options import Number, Setting, TimeSpan, examples, json_option, parameter_option
 
 if TYPE_CHECKING:
     from topo.launch.running import RunningTopology
@@ -46,7 +46,9 @@ _SETTINGS = {"ackers": "ackers", "workers": "workers", "batch": "batch_size", "m
 @click.option("--seconds", type=TimeSpan(), default="10s", show_default=True, help="How long to measure.")
 @click.option("--warm-up", type=TimeSpan(), default="2s", show_default=True, help="How long to run before that.")
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="Messages a second, for latency; default: as many as possible."
+    "--rate",
+    type=Number(min=0, max=1e9, min_open=True),
+    help="Messages a second, for latency; default: as many as possible.",
 )
 @click.option("--splits", type=click.IntRange(min=1), help="Tasks that split, in word-count, or parse, in windowed-sum.")
 @click.option("--counts", type=click.IntRange(min=1), help="Tasks that count, in word-count, or sum, in windowed-sum.")

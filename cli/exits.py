@@ -13,7 +13,7 @@ import click
 from topo_cli.control_characters import printable
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.EMFILE, errno.ENFILE)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.EMFILE, errno.ENFILE, errno.ENAMETOOLONG)
 """The system refuses a file, whatever topo does with it."""
 
 

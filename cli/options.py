@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,12 +47,14 @@ class TimeSpan(ParamType[float]):
 
     Args:
         above_zero: 0 is refused: no answer comes in that time.
+        least: the shortest one, in seconds.
+        most: the longest one. Calendars and timers of the system end some centuries away.
     """
 
     name = "duration"
 
-    def __init__(self, *, above_zero: bool = False) -> None:
-        self._above_zero = above_zero
+    def __init__(self, *, above_zero: bool = False, least: float = 0.0, most: float = 36500 * 86400.0) -> None:
+        self._above_zero, self._least, self._most = above_zero, least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         from topo.config import parse_duration
@@ -63,7 +66,20 @@ class TimeSpan(ParamType[float]):
             self.fail(f'{value!r} is not a duration: write "500ms", "30s", "5m" or a number of seconds', param, ctx)
         if self._above_zero and seconds <= 0:
             self.fail(f"{value!r} is too short: give more than 0", param, ctx)
+        if not self._least <= seconds <= self._most:
+            bound = f"short: give {self._least:g}s or more" if seconds < self._least else f"long: give at most {self._most:.0f}s"
+            self.fail(f"{value!r} is too {bound}", param, ctx)
         return seconds
+
+
+class Number(click.FloatRange):
+    """A number within limits. NaN, which click takes, lies within none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
 
 
 class Assignment(ParamType[tuple[str, str]]):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topo_cli.options import examples, name_argument, reading_options
+from topo_cli.options import TimeSpan, examples, name_argument, reading_options
 
 if TYPE_CHECKING:
     from topo.operate.observing import Observation
@@ -34,7 +34,7 @@ Stacks = Sequence[Mapping[str, Any]]
 @name_argument
 @click.argument("component", metavar="COMPONENT")
 @click.option("--task", type=click.IntRange(min=0), help="Only this task of the component, counted from 0.")
-@click.option("--seconds", type=click.FloatRange(min=0.5, max=600), default=10, show_default=True, help="How long.")
+@click.option("--seconds", type=TimeSpan(least=0.5, most=600), default="10s", show_default=True, help="How long.")
 @click.option("--rate", type=click.IntRange(1, 1000), default=100, show_default=True, help="Samples a second.")
 @click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True, help="wall counts waiting, too.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a file for speedscope.app.")

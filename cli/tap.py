@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from topo_cli.options import examples, home_option, name_argument, no_color_option, time_option
+from topo_cli.options import Number, examples, home_option, name_argument, no_color_option, time_option
 
 _POLL_S = 0.25
 
@@ -25,7 +25,7 @@ _POLL_S = 0.25
 @click.option("--in", "is_in", is_flag=True, help="The tuples that it takes, rather than those that it emits.")
 @click.option("--stream", default="", help="Only this stream.")
 @click.option("--where", default="", help="Only tuples for which this holds: fields, constants, comparisons, and, or, not, in.")
-@click.option("--rate", type=click.FloatRange(min=0.01, max=1000), default=5, show_default=True, help="Tuples a second, at most.")
+@click.option("--rate", type=Number(min=0.01, max=1000), default=5, show_default=True, help="Tuples a second, at most.")
 @time_option("--for", "for_s", "60s", "How long.")
 @click.option("-n", "--number", type=click.IntRange(min=1), help="End after this number of tuples.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each tuple, and the counts to stderr.")

@@ -79,3 +79,30 @@ def test_parameters_without_their_option_are_shown_with_it(command: str, capsys:
     assert "given with -p: -p 'path=a file' -p items=2" in result.err
     result = call(capsys, command, flow, "items=2", "other.py")
     assert result.code == Exit.USAGE and "nothing behind it: other.py" in result.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("history flow --since 99999999999999999999", "'99999999999999999999' is too long: give at most 3153600000s"),
+        ("metrics --otlp http://127.0.0.1:1 --every 99999999999d", "'99999999999d' is too long"),
+        ("profile flow count --seconds 100ms", "'100ms' is too short: give 0.5s or more"),
+        ("profile flow count --seconds 11m", "'11m' is too long: give at most 600s"),
+        ("profile flow count --seconds nan", "'nan' is not a duration"),
+        ("tap flow count --rate nan", "'nan' is not a number"),
+        ("bench pipe --rate nan", "'nan' is not a number"),
+        ("bench pipe --rate inf", "inf is not in the range"),
+    ],
+)
+def test_a_number_that_nothing_can_be_done_with_is_refused(
+    arguments: str, reason: str, capsys: pytest.CaptureFixture[str], topo_home: Path
+) -> None:
+    result = call(capsys, *arguments.split())
+    assert result.code == Exit.USAGE
+    assert reason in result.err
+
+
+def test_a_name_that_no_file_can_have_is_refused(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
+    result = call(capsys, "graph", "a" * 300)
+    assert result.code == Exit.FAILED
+    assert "aaa: File name too long" in result.err
