@@ -177,3 +177,15 @@ def test_what_a_terminal_cannot_show_is_escaped(encoding: str, tmp_path: Path) -
     assert "Traceback" not in ran.err
     assert "raised \\udcff" in piped("errors", "names", env=environment).out
     assert [row["values"] for row in json.loads(piped("dead-letters", "names", "--json", env=environment).out)] == [[1]]
+
+
+def test_a_run_that_cannot_be_started_has_failed_and_is_not_lost(tmp_path: Path, flow: Path) -> None:
+    """Lost, it would be an alert of `deploy/prometheus` until it is started again."""
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    environment = {**os.environ, "TOPO_HOME": str(tmp_path / "state"), "TMPDIR": str(folder)}
+
+    assert piped("run", "-q", flow, env=environment).code == Exit.USAGE
+
+    (row,) = json.loads(piped("list", "--json", env=environment).out)
+    assert (row["status"], "set TMPDIR to a folder with a short path" in row["reason"]) == ("FAILED", True), row

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from topo.errors import UserError
+from topo.errors import TopoError, UserError
 from topo.launch.launchers import launcher_of
 from topo.launch.leftovers import end_leftovers
 from topo.launch.request import RunRequest
@@ -20,7 +21,7 @@ from topo.master.outcome import Outcome
 from topo.master_process.restore_point import Start
 from topo.master_process.shell import MasterShell
 from topo.observability.status import StatusReport
-from topo.storage.state_folder import TopologyFolder, TopologyIsRunning
+from topo.storage.state_folder import StateFolderLost, TopologyFolder, TopologyIsRunning
 from topo.user_code.load import load_topology
 
 ANSWER_S = 2.0
@@ -56,7 +57,7 @@ def run_foreground(
     job = new_job(replace(request, foreground=True))
     if request.resume and is_done(job.folder):
         raise AlreadyDone(job.folder)
-    with job.folder.lock():
+    with job.folder.lock(), _refusal_stored(job.folder):
         end_leftovers(job.folder)
         job.folder.summary.unlink(missing_ok=True)
         with (
@@ -67,6 +68,22 @@ def run_foreground(
             if on_start is not None:
                 on_start(job.folder, master.start)
             return master.run()
+
+
+@contextmanager
+def _refusal_stored(folder: TopologyFolder) -> Iterator[None]:
+    """Leave a summary of a run that cannot be started, as a background master does: without one it would count as lost."""
+    try:
+        yield
+    except (StateFolderLost, TopologyIsRunning):
+        # The folder is another master's, or was removed.
+        raise
+    except TopoError as error:
+        # Imported late: most runs start.
+        from topo.launch.master_process import write_failure
+
+        write_failure(folder, str(error))
+        raise
 
 
 def submit_background(request: RunRequest) -> RunningTopology:
