@@ -42,19 +42,17 @@ class StateFolderLost(TopoEnvironmentError):
 
 
 def home_folder(environment: Mapping[str, str]) -> Path:
-    """TOPO_HOME, else `topo` in the XDG state folder, whose specification has relative paths ignored."""
+    """Return TOPO_HOME, else `topo` in the XDG state folder, whose specification has relative paths ignored; else a UserError."""
     if home := environment.get("TOPO_HOME"):
         return Path(os.path.expanduser(home)).absolute()
-    state = environment.get("XDG_STATE_HOME", "")
-    return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "topo"
+    given = environment.get("XDG_STATE_HOME", "")
+    if (state := given if os.path.isabs(given) else os.path.expanduser("~/.local/state")).startswith("~"):
+        raise UserError(f"user {os.getuid()} has no home folder; set TOPO_HOME to a folder for the state of topologies")
+    return Path(state) / "topo"
 
 
 def check_name(name: str) -> str:
-    """Return `name` if a topology may have it.
-
-    Raises:
-        ConfigError: it may not; the message gives the rule for names.
-    """
+    """Return `name` if a topology may have it, else raise a ConfigError with the rule for names."""
     if problem := topology_name_problem(name):
         raise ConfigError(problem)
     return name

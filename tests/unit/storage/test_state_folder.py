@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.full_disk import full_disk
-from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, UserError
 from topo.launch.savepoints import place_of
 from topo.storage.files import open_files
 from topo.storage.socket_folder import make_socket_folder, remove_socket_folder
@@ -35,6 +35,15 @@ def test_the_home_is_topo_home_or_the_xdg_state_folder(tmp_path: Path) -> None:
     assert home_folder({}) == Path.home() / ".local/state/topo"
     # The specification of XDG has relative paths ignored: each working folder would have its own topologies.
     assert home_folder({"XDG_STATE_HOME": "state"}) == Path.home() / ".local/state/topo"
+
+
+def test_a_user_without_a_name_or_home_has_to_give_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that runs as any number."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    with pytest.raises(UserError, match="user 54321 has no home folder; set TOPO_HOME to a folder for the state of topologies"):
+        home_folder({})
+    assert home_folder({"XDG_STATE_HOME": "/state"}) == Path("/state/topo")
 
 
 def test_the_home_of_a_user_that_there_is_not_is_a_name_like_any_other(tmp_path: Path) -> None:
