@@ -103,8 +103,10 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
     gave, hint = f"{reference} gave", ""
     if callable(value):
         if isinstance(value, FunctionType):
-            gave = f"{parsed.attribute}() at {file.name}:{value.__code__.co_firstlineno} gave"
-            hint = "end it with `return flow` (the StreamBuilder), or `return builder.build()`"
+            function = f"{parsed.attribute}() at {file.name}:{value.__code__.co_firstlineno}"
+            if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
+                raise UserError(f"{function} is `async def`, and topo calls it without an event loop: write `def`")
+            gave, hint = f"{function} gave", "end it with `return flow` (the StreamBuilder), or `return builder.build()`"
         arguments = bind_parameters(value, given, f"{parsed.attribute}() of {file.name}")
         with _blaming_user(file, "building the topology of"), _no_arguments(file):
             value = value(**arguments)

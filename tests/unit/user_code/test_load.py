@@ -354,6 +354,14 @@ def test_a_function_that_returns_nothing_is_named_with_its_line_and_the_fix(stat
     )
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("word", ["return", "yield"])
+def test_a_coroutine_function_is_refused_before_it_is_called(state: Path, word: str) -> None:
+    write("flow.py", source=f"async def topology():\n    {word} None\n")
+    with pytest.raises(UserError, match=r"^topology\(\) at flow.py:1 is `async def`, and topo calls it without an event loop: "):
+        load_topology(copied("flow.py", state).reference)
+
+
 def notebook_topology() -> Topology:
     builder = TopologyBuilder("notebook")
     builder.set_spout("numbers", IterableSpout([1, 2]))
