@@ -382,7 +382,8 @@ class TopologyMaster:
         pending = self.quiescence.pending()
         unfinished = self.checkpoints.unfinished if self.checkpoints is not None else ""
         why = self.quiescence.why_not() or unfinished or "a worker was being replaced"
-        self._close(Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: {pending} messages were pending ({why})"), now)
+        reason = f"{pending} {'message was' if pending == 1 else 'messages were'} pending ({why})" if pending else why
+        self._close(Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: {reason}"), now)
 
     def _close(self, outcome: Outcome | None, now: float) -> None:
         """Have components closed; None: the outcome is judged when their last figures are in."""
