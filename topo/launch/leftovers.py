@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +42,7 @@ def end_leftovers(folder: TopologyFolder) -> int:
     for path in folder.workers.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
-    if (sockets := _sockets_of(folder)) is not None:
+    if (sockets := _sockets_of(folder)) is not None and not _has_listener(sockets):
         remove_socket_folder(sockets)
     return len(left)
 
@@ -55,10 +56,9 @@ def sweep_sockets(state: StateFolder) -> None:
             continue
         sockets = _sockets_of(folder)
         # Read before the look at the lock: a master that starts meanwhile has a folder of another name.
-        if sockets is None or not sockets.is_dir() or folder.is_running():
+        if sockets is None or not sockets.is_dir() or folder.is_running() or _has_listener(sockets):
             continue
-        if not _workers_of(folder):
-            remove_socket_folder(sockets)
+        remove_socket_folder(sockets)
 
 
 def _sockets_of(folder: TopologyFolder) -> Path | None:
@@ -69,9 +69,18 @@ def _sockets_of(folder: TopologyFolder) -> Path | None:
     return None
 
 
+def _has_listener(sockets: Path) -> bool:
+    """Whether a process listens in a socket folder: a worker of a lost master, or of the topology that this one is a copy of."""
+    for path in sockets.glob("*"):
+        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+            probe.connect(str(path))
+            return True
+    return False
+
+
 def _workers_of(folder: TopologyFolder) -> list[Process]:
     """Return the workers of a topology: their command line ends with a start file of it, or the folder if they were spares."""
-    # By name alone, which an incarnation makes unique: their master may have had the folder by another path.
+    # By name, which an incarnation makes unique: their master may have had the folder by another path.
     places = tuple(f"/{path.name}" for path in folder.workers.glob("*.json"))
     if not places:
         return []
@@ -84,9 +93,17 @@ def _workers_of(folder: TopologyFolder) -> list[Process]:
         with contextlib.suppress(psutil.Error):
             # A forked worker has its command line as one text, which is read as words: a path with spaces is several.
             line = " ".join(process.cmdline()).rstrip()
-            if WORKER_MODULE in line and line.endswith(places):
+            _, is_worker, place = line.partition(f"{WORKER_MODULE} ")
+            if is_worker and line.endswith(places) and not _is_of_a_copy(folder, Path(place)):
                 found.append(process)
     return found
+
+
+def _is_of_a_copy(folder: TopologyFolder, start_file: Path) -> bool:
+    """Whether another state folder has the worker's start file, too: one of the two is a copy, and the worker is the other's."""
+    with contextlib.suppress(OSError):
+        return not start_file.samefile(folder.workers / start_file.name)
+    return False
 
 
 def _is_alive(process: Process) -> bool:

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -65,6 +65,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
         otherwise: text of a start that has nothing to continue from.
         moved: file beside this one, with positions renumbered for `plan`; it takes the place of those for the plan before when
             this file has. "" for none.
+        folder: the state folder at the last save; after a move or a copy, the paths below it are below the new one.
         plan: its tasks.
     """
 
@@ -88,6 +89,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
     cores: int | None = None
     otherwise: str = FIRST
     moved: str = ""
+    folder: str = ""
     plan: PhysicalPlan
 
     @classmethod
@@ -99,7 +101,7 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
             SubmissionDamaged: the file cannot be read; names the ways out.
         """
         try:
-            stored = msgspec.convert(json.loads(folder.topology.read_bytes()), cls)
+            stored = msgspec.convert(json.loads(folder.topology.read_bytes()), cls)._relocated(str(folder.path))
             stored.plan.check()
             stored._place_positions(folder)
             # A file of an earlier version can hold the old names of settings.
@@ -119,8 +121,20 @@ class SubmittedTopology(msgspec.Struct, frozen=True, kw_only=True):
 
     def save(self, folder: TopologyFolder) -> None:
         """Replace the file. The caller holds the folder's lock."""
-        write_atomically(folder.topology, json.dumps(msgspec.to_builtins(self)).encode())
+        write_atomically(folder.topology, json.dumps(msgspec.to_builtins(replace(self, folder=str(folder.path)))).encode())
         self._place_positions(folder)
+
+    def _relocated(self, folder: str) -> Self:
+        old = self.folder + os.sep
+        if not self.folder or self.folder == folder:
+            return self
+
+        def here(path: str) -> str:
+            return str(Path(folder, path.removeprefix(old))) if path.startswith(old) else path
+
+        spark = self.spark and replace(self.spark, py_files=[here(path) for path in self.spark.py_files])
+        py_files = [here(path) for path in self.py_files]
+        return replace(self, reference=here(self.reference), start_from=here(self.start_from), py_files=py_files, spark=spark)
 
     def _place_positions(self, folder: TopologyFolder) -> None:
         if self.moved:

@@ -12,7 +12,7 @@ import pytest
 from tests.submissions import small_plan, store_submission
 from topo.errors import NotFoundError
 from topo.storage.state_folder import StateFolder, TopologyFolder
-from topo.storage.submitted import FIRST, SubmissionDamaged, SubmittedTopology, checkpoints_of
+from topo.storage.submitted import FIRST, SparkCluster, SubmissionDamaged, SubmittedTopology, checkpoints_of
 
 STORED = Path(__file__).parents[2] / "contract" / "golden" / "state_folder" / "topology.json"
 OPTIONAL = ("copied", "py_files", "parallelism", "start_from", "drop_state", "spark", "otherwise")
@@ -45,6 +45,23 @@ def test_keys_that_an_earlier_topo_did_not_write_have_defaults(folder: TopologyF
     folder.topology.write_text(json.dumps({key: value for key, value in facts.items() if key not in OPTIONAL}))
     submitted = SubmittedTopology.read(folder)
     assert (submitted.py_files, submitted.parallelism, submitted.spark, submitted.otherwise) == ([], {}, None, FIRST)
+
+
+def test_paths_in_a_state_folder_move_with_it_and_others_stay(folder: TopologyFolder, tmp_path: Path) -> None:
+    def paths(home: str) -> dict[str, Any]:
+        own = tmp_path / home / "topologies" / "flow"
+        py_files = [f"{own}/code/9/tools.zip", f"{tmp_path}/home/other.zip"]
+        spark = SparkCluster(master="yarn", py_files=py_files)
+        return {"reference": f"{own}/code/1/flow.py:a", "start_from": f"{own}/savepoints/2", "py_files": py_files, "spark": spark}
+
+    store_submission(folder, small_plan(), **paths("home"))
+    moved = tmp_path / "moved" / "topologies" / "flow"
+    moved.parent.mkdir(parents=True)
+    folder.path.rename(moved)
+    for _ in range(2):
+        submitted = SubmittedTopology.read(TopologyFolder(moved))
+        assert {name: getattr(submitted, name) for name in paths("moved")} == paths("moved")
+        submitted.save(TopologyFolder(moved))
 
 
 @pytest.mark.parametrize("text", ['{"name": "fl', "[]", '{"name": "flow"}', "\xff"])
