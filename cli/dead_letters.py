@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,9 +87,9 @@ def replay(
 ) -> None:
     """Emit dead letters of topology NAME again, each as a new message of its spout, on its stream.
 
-    Where the topology does not run, its next `topo resume` emits them before it ends. A dead letter that is under way or
-    done is not emitted again, however often you ask; after another failure it may be. Options that choose dead letters are
-    combined. Not with delivery=exactly_once.
+    Where the topology does not run, its next `topo resume` emits them before it ends; while it is paused they wait for
+    `topo activate`. A dead letter that is under way or done is not emitted again, however often you ask; after another
+    failure it may be. Options that choose dead letters are combined. Not with delivery=exactly_once.
     """
     from topo.master_process.client import Client
     from topo_cli.exits import Exit
@@ -105,16 +107,36 @@ def replay(
     if as_json:
         print_json({"topology": name, "dry_run": dry_run, **answer})
     else:
-        for number, why in answer["refused"].items():
-            click.echo(f"{number}: cannot be emitted again: {why}")
-        for number, state in answer["known"].items():
-            click.echo(f"{number}: {state} already")
-        when = "" if is_running else " by the next `topo resume`"
+        for why, ids in _by_value(answer["refused"]):
+            click.echo(f"{ids}: cannot be emitted again: {why}")
+        for state, ids in _by_value(answer["known"]):
+            click.echo(f"{ids}: {state} already")
+        when = _after_pause(client.folder) if is_running else " by the next `topo resume`"
         click.echo(f"{count} of {len(numbers)} dead letters {'would be' if dry_run else 'are'} emitted again{when}")
         if count and not dry_run:
             talk(f"next: topo dead-letters {name}" if is_running else f"next: topo resume {name}")
     if answer["refused"] and not count and not answer["known"]:
         raise SystemExit(Exit.FAILED)
+
+
+def _by_value(found: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each value with the ids that have it, as `--ids` takes them."""
+    by_value: dict[str, list[tuple[int, int]]] = {}
+    for number, value in sorted((int(number), value) for number, value in found.items()):
+        spans = by_value.setdefault(value, [])
+        first = spans.pop()[0] if spans and spans[-1][1] == number - 1 else number
+        spans.append((first, number))
+    for value, spans in by_value.items():
+        yield value, ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def _after_pause(folder: TopologyFolder) -> str:
+    from topo.storage.master_record import RecordDamaged, read_record
+
+    with suppress(RecordDamaged):
+        if (record := read_record(folder.master)) is not None and not record.active:
+            return f" after `topo activate {folder.name}`"
+    return ""
 
 
 def _ask_for_resume(

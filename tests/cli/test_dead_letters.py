@@ -14,8 +14,12 @@ import pytest
 
 from tests.cli.drive import call
 from tests.submissions import small_plan, store_submission
+from topo.dead_letters.records import letter_row
+from topo.ids import TaskId
 from topo.storage.state_folder import StateFolder, TopologyFolder
 from topo.wire import control
+from topo.wire.codec import Codec
+from topo.wire.control import DeadLetter
 from topo_cli.letter_files import MOST_AT_ONCE, chosen, replayed
 from topo_cli.main import main
 
@@ -73,3 +77,18 @@ def test_of_many_dead_letters_those_that_are_shown_or_chosen_are_kept(
 def test_ids_that_name_no_dead_letters_are_refused(tmp_path: Path, ids: str) -> None:
     with pytest.raises(click.UsageError, match="write numbers and ranges"):
         chosen(TopologyFolder(tmp_path), ids, None, None, None)
+
+
+def test_dead_letters_of_one_answer_are_listed_as_ranges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = StateFolder(tmp_path).create("flow")
+    store_submission(folder, small_plan())
+    values = Codec().pack_value((1,))
+    letters = [DeadLetter(TaskId(1), number, b"", values, ["no"], 1, stream="default") for number in range(9)]
+    folder.dead_letters.write_bytes(b"".join(letter_row(one, "numbers", Codec(), 5) + b"\n" for one in letters))
+    assert call(capsys, "dead-letters", "replay", "flow", "--ids", "1-3,5", "--home", tmp_path).code == 0
+    again = call(capsys, "dead-letters", "replay", "flow", "--ids", "1-5,8,77", "--home", tmp_path)
+    assert again.out.splitlines() == [
+        "77: cannot be emitted again: there is no such dead letter",
+        "1-3,5: under way already",
+        "2 of 7 dead letters are emitted again by the next `topo resume`",
+    ]

@@ -19,14 +19,24 @@ from tests.unit.master.playbook import (
 )
 from topo.ids import Epoch, Incarnation, TaskId, WorkerId
 from topo.master.commands import RecordError, SendTo, StartWorker, StopWorker, StorePositions
-from topo.master.events import ActivateAsked, DeactivateAsked, RestartAsked, Started, Tick, WorkerExited, WorkerMessage
+from topo.master.events import (
+    ActivateAsked,
+    DeactivateAsked,
+    DrainAsked,
+    ReplayAsked,
+    RestartAsked,
+    Started,
+    Tick,
+    WorkerExited,
+    WorkerMessage,
+)
 from topo.master.positions import SpoutProgress
 from topo.master.recovery import STOP_S
 from topo.observability.status import describe
 from topo.tracking.suspects import InFlightTuples
 from topo.wire import control
 from topo.wire.codec import Codec
-from topo.wire.control import Activate, Deactivate, EdgeLost, Go, PositionReport, Stuck
+from topo.wire.control import Activate, Deactivate, EdgeLost, Go, LetterToReplay, PositionReport, Probe, ReplayLetters, Stuck
 
 pack = Codec().pack_value
 
@@ -322,6 +332,17 @@ def test_pausing_is_remembered_and_holds_for_replacements() -> None:
         SendTo(WorkerId(0), Incarnation(104), Activate()),
     ]
     assert status(play) == ("RUNNING", "")
+
+
+def test_dead_letters_of_a_paused_topology_wait_and_hold_up_no_drain() -> None:
+    play = running()
+    play.do(DeactivateAsked())
+    letter = LetterToReplay(3, "default", None, b"")
+    assert play.do(ReplayAsked("lines", (letter,))) == []
+    assert play.do(Tick()) == []
+    assert play.do(ActivateAsked())[-1] == SendTo(WorkerId(0), Incarnation(101), ReplayLetters(LINES, [letter]))
+    play.do(DeactivateAsked())
+    assert any(isinstance(command.message, Probe) for command in play.do(DrainAsked(30.0)) if isinstance(command, SendTo))
 
 
 def test_the_exit_of_a_life_that_nobody_knows_changes_nothing() -> None:
