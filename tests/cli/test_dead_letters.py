@@ -83,8 +83,8 @@ def test_dead_letters_of_one_answer_are_listed_as_ranges(tmp_path: Path, capsys:
     folder = StateFolder(tmp_path).create("flow")
     store_submission(folder, small_plan())
     values = Codec().pack_value((1,))
-    letters = [DeadLetter(TaskId(1), number, b"", values, ["no"], 1, stream="default") for number in range(9)]
-    folder.dead_letters.write_bytes(b"".join(letter_row(one, "numbers", Codec(), 5) + b"\n" for one in letters))
+    rows = [DeadLetter(TaskId(1), number, b"", values, ["no"], 1, stream="default") for number in range(9)]
+    folder.dead_letters.write_bytes(b"".join(letter_row(one, "numbers", Codec(), 5) + b"\n" for one in rows))
     assert call(capsys, "dead-letters", "replay", "flow", "--ids", "1-3,5", "--home", tmp_path).code == 0
     again = call(capsys, "dead-letters", "replay", "flow", "--ids", "1-5,8,77", "--home", tmp_path)
     assert again.out.splitlines() == [

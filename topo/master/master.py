@@ -185,8 +185,7 @@ class TopologyMaster:
             return None
         deadlines = [self.ending.next_deadline(), self.positions.next_deadline(), self.dead_letters.next_deadline()]
         if self.ending.stage is EndingStage.SERVING:
-            deadlines.append(self.recovery.next_deadline())
-            deadlines.append(self.replays.next_deadline() if self.is_active else None)
+            deadlines += (self.recovery.next_deadline(), self.replays.next_deadline(is_paused=not self.is_active))
             if self.checkpoints is not None:
                 deadlines.append(self.checkpoints.next_deadline())
             if self._may_probe:
@@ -211,8 +210,7 @@ class TopologyMaster:
             self.recovery.serve(self._mode, now, has_read_all=has_read_all)
             if self._checkpoint_driver is not None:
                 self._checkpoint_driver.advance(now, is_ending=self.quiescence.has_ended)
-            if self.is_active:
-                self.replays.serve(now)
+            self.replays.serve(now, is_paused=not self.is_active)
             self.quiescence.follow(self.recovery.epochs.epoch, self.recovery.epochs.breaks)
             if hopeless := self.recovery.given_up or (self.checkpoints.lost if self.checkpoints is not None else ""):
                 self._stop(Outcome(OutcomeKind.CRASHED, hopeless), now)
@@ -238,9 +236,9 @@ class TopologyMaster:
     @property
     def _may_probe(self) -> bool:
         # A spout counts a dead letter as pending until it is stored: probes before that could not agree.
-        # Dead letters of a paused topology that are to be emitted again wait, and do not hold up its drain.
-        holds = self.replays.count and (self.is_active or not self.ending.is_draining)
-        return self.recovery.epochs.state is EpochState.RUNNING and not (self.dead_letters.in_flight or holds)
+        # The drain of a paused topology leaves replays to its next master.
+        waits = self.dead_letters.in_flight or (self.replays.count and (self.is_active or not self.ending.is_draining))
+        return self.recovery.epochs.state is EpochState.RUNNING and not waits
 
     def _probe(self, now: float) -> None:
         if self.quiescence.is_still:

@@ -42,14 +42,14 @@ class Replaying:
         if known := self._letters.finished([*message.done, *failed]):
             self._commands.append(StoreReplays({number: failed.get(number) for number in known}))
 
-    def serve(self, now: float) -> None:
-        """Send tasks their dead letters, while all of them work."""
-        if self._recovery.epochs.state is EpochState.RUNNING:
+    def serve(self, now: float, *, is_paused: bool) -> None:
+        """Send tasks their dead letters, while all of them work and may emit."""
+        if not is_paused and self._recovery.epochs.state is EpochState.RUNNING:
             for message in self._letters.due(now):
                 for slot in self._recovery.membership.live():
                     if message.task in slot.tasks:
                         self._recovery.send(slot, message)
 
-    def next_deadline(self) -> float | None:
+    def next_deadline(self, *, is_paused: bool) -> float | None:
         """When `serve` has something to say."""
-        return self._letters.next_deadline() if self._recovery.epochs.state is EpochState.RUNNING else None
+        return None if is_paused or self._recovery.epochs.state is not EpochState.RUNNING else self._letters.next_deadline()

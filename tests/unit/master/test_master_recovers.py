@@ -337,10 +337,10 @@ def test_pausing_is_remembered_and_holds_for_replacements() -> None:
 def test_dead_letters_of_a_paused_topology_wait_and_hold_up_no_drain() -> None:
     play = running()
     play.do(DeactivateAsked())
-    letter = LetterToReplay(3, "default", None, b"")
-    assert play.do(ReplayAsked("lines", (letter,))) == []
+    dead_letter = LetterToReplay(3, "default", None, b"")
+    assert play.do(ReplayAsked("lines", (dead_letter,))) == []
     assert play.do(Tick()) == []
-    assert play.do(ActivateAsked())[-1] == SendTo(WorkerId(0), Incarnation(101), ReplayLetters(LINES, [letter]))
+    assert play.do(ActivateAsked())[-1] == SendTo(WorkerId(0), Incarnation(101), ReplayLetters(LINES, [dead_letter]))
     play.do(DeactivateAsked())
     assert any(isinstance(command.message, Probe) for command in play.do(DrainAsked(30.0)) if isinstance(command, SendTo))
 
