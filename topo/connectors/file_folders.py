@@ -102,12 +102,24 @@ class LocalFolder:
     def __init__(self, root: Path, settle_s: float | None) -> None:
         self._root = root
         self._settle_s = settle_s
+        self._ahead: dict[str, tuple[int, float]] = {}
         self._was_there = False
         self.unsettled: list[str] = []
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
         self.unsettled.clear()
-        settled_ns = inf if self._settle_s is None else time.time_ns() - int(self._settle_s * 1e9)
+        settle_s, now_ns, now = self._settle_s or 0.0, time.time_ns(), time.monotonic()
+        # Of files whose time lies ahead, as after a correction of the clock: since when they have it.
+        before, self._ahead = self._ahead, {}
+
+        def is_settled(name: str, modified_ns: int) -> bool:
+            if settle_s and modified_ns > now_ns:
+                known, since = before.get(name, (0, 0.0))
+                since = since if known == modified_ns else now
+                self._ahead[name] = modified_ns, since
+                return now - since >= settle_s
+            return not settle_s or modified_ns <= now_ns - int(settle_s * 1e9)
+
         for folder, below, names in os.walk(self._root, onerror=self._cannot_list):
             self._was_there = True
             # Such as a folder of done files, which grows.
@@ -126,7 +138,7 @@ class LocalFolder:
                     # To open a pipe would wait for its writer.
                     if not S_ISREG(found.st_mode):
                         continue
-                    if found.st_mtime_ns <= settled_ns:
+                    if is_settled(relative, found.st_mtime_ns):
                         yield FoundFile(relative, _identity_of(found), found.st_mtime, found.st_size)
                     else:
                         self.unsettled.append(relative)

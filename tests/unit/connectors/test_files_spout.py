@@ -12,7 +12,9 @@ import re
 import socket
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -176,6 +178,37 @@ def test_hidden_names_other_names_and_files_that_are_being_written_are_left_out(
     os.utime(tmp_path / "d.log", (1, 1))
     harness.discover()
     assert harness.read == {"d.log": ["d.log"]}
+
+
+def test_a_file_whose_time_lies_ahead_is_read_when_it_has_not_changed_for_the_time_of_settle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("1\n")
+    os.utime(tmp_path / "a", (1000, 1000))
+    clocks = SimpleNamespace(time_ns=lambda: 900 * 10**9, time=lambda: 900.0, monotonic=lambda: 70.0)
+    monkeypatch.setattr("topo.connectors.file_folders.time", clocks)
+    assert harness_of(tmp_path, discovery_interval=None).read == {"a": ["1"]}
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path, settle="2s"))
+    harness.turns()
+    harness.discover()
+    assert harness.read == {}
+    clocks.monotonic = lambda: 72.0
+    harness.discover()
+    assert harness.read == {"a": ["1"]}
+
+
+def test_a_clock_that_is_set_back_repeats_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_text("1\n")
+    os.utime(tmp_path / "a", (1000, 1000))
+    ticks = count(10, 10)
+    clocks = SimpleNamespace(time_ns=lambda: 1100 * 10**9, time=lambda: 1100.0, monotonic=lambda: float(next(ticks)))
+    monkeypatch.setattr("topo.connectors.file_folders.time", clocks)
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path))
+    harness.turns()
+    for now_s in (500, 500, 500, 1100):
+        clocks.time_ns = lambda now_s=now_s: now_s * 10**9
+        harness.discover()
+    assert harness.read == {"a": ["1"]} and harness.errors == []
 
 
 def test_a_name_that_is_not_utf_8_is_reported_and_does_not_hold_up_the_other_files(tmp_path: Path) -> None:
