@@ -175,6 +175,10 @@ def stored_job(folder: TopologyFolder, *, foreground: bool = False) -> Job:
 def load_submitted(folder: TopologyFolder) -> SubmittedTopology:
     """Return the last submission, and let this process import its code. Raises as `stored_job`."""
     submitted = SubmittedTopology.read(folder)
+    copy = Path(parse_reference(submitted.reference).target)
+    if copy.is_relative_to(folder.code) and not copy.exists():
+        way_out = f"`topo resume {folder.name} --code FILE` continues with code of yours"
+        raise NotFoundError(f"{copy}, the copy of {submitted.given}, is gone; {way_out}")
     search_py_files(submitted.py_files)
     if submitted.spark is None:
         return submitted

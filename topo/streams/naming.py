@@ -9,7 +9,7 @@ from typing import Any, Union, get_args, get_origin
 
 from topo.api.durations import duration_ms
 from topo.streams.captured import own_function
-from topo.streams.graph import KEYED, READER, SOURCES, STATEFUL, Node, keyed_by
+from topo.streams.graph import KEYED, READER, RUNNING, SOURCES, STATEFUL, Node, keyed_by
 from topo.streams.process import First, KeyedMap, KeyedProcess, declared_state
 from topo.streams.records import has_fields, layout_of
 
@@ -98,6 +98,8 @@ def state_types(node: Node, function: Any) -> dict[str, str]:
     elif kind == "join_table" and settings["event_time"]:
         kind = "join_table with as_of"
     found["kind of operator"] = kind
+    if kind in RUNNING:
+        found["running result"] = f"result with emit {settings['emit'].kind}"
     if kind == "interval_join":
         # The timers in the state are those of its bounds.
         before, after = (duration_ms(settings[side]) for side in ("before", "after"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from topo import TopologyBuilder
-from topo.errors import UserError
+from topo.errors import NotFoundError, UserError
 from topo.launch.cores import usable_cores
 from topo.launch.request import RunRequest
 from topo.launch.submission import new_job, stored_job
@@ -75,6 +76,15 @@ def test_a_submission_on_this_machine_packs_many_tasks_and_later_masters_plan_al
     replace(job.submitted, cores=1 + usable_cores() * 8).save(job.folder)
     moved = len(stored_job(job.folder).plan.workers)
     assert moved == (most + 21 if given == "auto" else expected), "it goes by the cores of the submission, not by these"
+
+
+def test_code_that_is_gone_from_the_state_folder_is_named_with_the_way_out(tmp_path: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "flow.py"
+    file.write_text(TOPOLOGY.format(home=str(home), is_removed=False, then="pass"))
+    job = new_job(RunRequest(topology=str(file), home=home))
+    shutil.rmtree(job.folder.code)
+    with pytest.raises(NotFoundError, match=r"flow\.py:topology, is gone; `topo resume flow --code FILE` continues"):
+        stored_job(job.folder)
 
 
 @pytest.mark.parametrize("summary", ["{", "[]", "{}"])

@@ -18,6 +18,8 @@ from topo.checkpoint.manifest import decode_manifest, encode_manifest, misfits
 from topo.plan.outline import first_difference, outline
 from topo.plan.physical import PhysicalPlan, physical_plan
 from topo.streams import (
+    AT_END,
+    EACH,
     KeyedList,
     KeyedMap,
     KeyedProcess,
@@ -31,7 +33,9 @@ from topo.streams import (
     StreamContext,
     StreamOutput,
     Tumbling,
+    every,
 )
+from topo.streams.results import EmitWhen
 
 
 class Click(msgspec.Struct):
@@ -281,6 +285,10 @@ def current(*, as_of: bool) -> Draw:
     return draw
 
 
+def counted(when: EmitWhen) -> Draw:
+    return lambda clicks: clicks.key_by(lambda click: click.user).count(emit=when, name="op")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "was", "is_now"),
     [
@@ -292,12 +300,11 @@ def current(*, as_of: bool) -> Draw:
         (in_windows(Tumbling("1m")), in_windows(Tumbling("1m"), "max"), "window with count", "window with max"),
         (current(as_of=False), current(as_of=True), "join_table", "join_table with as_of"),
         (in_windows(Tumbling("1m")), current(as_of=False), "window with count", "join_table"),
+        (counted(AT_END), counted(EACH), "result with emit at_end", "result with emit each"),
         (near("10s"), near("5s"), "0 ms before to 10000 ms after", "to 5000 ms after"),
     ],
 )
-def test_windows_and_joins_that_would_leave_records_in_state_are_refused(
-    before: Draw, after: Draw, was: str, is_now: str
-) -> None:
+def test_operators_that_would_not_take_over_the_state_are_refused(before: Draw, after: Draw, was: str, is_now: str) -> None:
     found = problems(before, after)
     assert any(f"{was} in the checkpoint" in one and is_now in one and "--drop-state op" in one for one in found)
 
@@ -306,3 +313,4 @@ def test_windows_and_joins_that_would_leave_records_in_state_are_refused(
 def test_windows_of_another_size_take_over_those_that_are_open(window: Any) -> None:
     assert problems(in_windows(Tumbling("1m")), in_windows(window)) == []
     assert problems(near("60s"), near("1m")) == []
+    assert problems(counted(every("60s")), counted(every("1s"))) == []
