@@ -77,6 +77,8 @@ class FollowedFile:
         """Files that are not read any more in this life: inode and head."""
         self._written_at = 0
         """Of the open file, as of the last look at its beginning."""
+        self._renamed = ((0, 0), 0.0)
+        """Size and time of the open file behind its rename, and since when they are those."""
 
     @property
     def position(self) -> FilePosition:
@@ -190,7 +192,13 @@ class FollowedFile:
             theirs = self._path.stat()
         except FileNotFoundError:
             return False
-        return not os.path.samestat(mine, theirs) and time.time() - mine.st_mtime >= self._wait_s
+        if os.path.samestat(mine, theirs):
+            return False
+        # By the clock of the machine it may have been written to before this process began; that clock may be set back, too.
+        known, now = (mine.st_size, mine.st_mtime_ns), time.monotonic()
+        if self._renamed[0] != known:
+            self._renamed = known, now
+        return time.time() - mine.st_mtime >= self._wait_s or now - self._renamed[1] >= self._wait_s
 
     def _find_again(self) -> None:
         """Go to the position in the file that has it: the same one, a renamed one, or the copy of a truncated one."""

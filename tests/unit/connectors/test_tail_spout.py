@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -266,6 +267,19 @@ def test_a_renamed_file_is_read_as_long_as_its_writer_writes_to_it(log: Path) ->
     writer.close()
     assert tail.read() == ["late"]
     os.utime(log.with_name("log.1"), (0, 0))
+    assert tail.read() == ["new"]
+
+
+def test_a_renamed_file_is_left_after_a_clock_was_set_back(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = SimpleNamespace(time=lambda: 900.0, monotonic=lambda: 70.0)
+    monkeypatch.setattr("topo.connectors.followed_file.time", clocks)
+    tail = Tail(log, rotate_wait="5s")
+    write(log, "a")
+    tail.read()
+    rename(log)
+    write(log, "new")
+    assert tail.read() == []
+    clocks.monotonic = lambda: 75.0
     assert tail.read() == ["new"]
 
 
