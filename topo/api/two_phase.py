@@ -12,6 +12,9 @@ from topo.api.bolt import Bolt, Collector, WithRequiredFields
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 
+_MOST_WAITING = 100_000
+"""Tuples of the next batch that a sink takes at most while it repeats the `commit` of the last one."""
+
 
 class TwoPhaseSink(Bolt, WithRequiredFields):
     """A sink that stages its output, and publishes it when the engine calls `commit`.
@@ -192,6 +195,11 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
             self.abort(None)
         finally:
             self.close()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another tuple is taken: while a `commit` is repeated, no more than those of the next batch are."""
+        return self._token is None or self._is_staged or len(self._held) < min(self.max_batch, _MOST_WAITING)
 
     @property
     def _has_full_output(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from topo.api.bolt import BasicBolt, Bolt
 from topo.api.operator_bolts import WindowBolt
 from topo.api.spout import Spout
@@ -120,8 +122,7 @@ def _bolt(parts: TaskParts, bolt: Bolt, collector: BoltCollector) -> tuple[Input
     guarantee = make_input_guarantee(parts, out, staged=staged)
     watch = HeldInputsWatch(parts, out, guarantee, end)
     kind = BoltKind(parts, bolt, guarantee, collector, watch, end, staged)
-    takes_batches = isinstance(bolt, TwoPhaseSink) and bolt.takes_batches
-    options = KindOptions(
-        pass_time=out.pass_time, takes_batches=takes_batches, tick=kind.tick, timed=watch, unfinished=kind.unfinished
-    )
+    options = KindOptions(pass_time=out.pass_time, tick=kind.tick, timed=watch, unfinished=kind.unfinished)
+    if isinstance(bolt, TwoPhaseSink):
+        options = replace(options, takes_batches=bolt.takes_batches, has_room=lambda: bolt.has_room)
     return InputRunner(parts, out, guarantee, kind, end, options), guarantee

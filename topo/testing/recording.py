@@ -185,6 +185,10 @@ class WatchedTwoPhaseSink(WatchedBolt, TwoPhaseSink):
         self.takes_batches = inner.takes_batches
         self._sink = inner
 
+    @property
+    def has_room(self) -> bool:
+        return self._sink.has_room
+
     def begin(self) -> None:
         self._sink.begin()
 

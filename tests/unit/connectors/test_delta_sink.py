@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -129,6 +130,27 @@ def test_other_writers_are_no_obstacle_but_another_schema_is(tmp_path: Path) -> 
     task.write(2)
     with pytest.raises(ConfigError, match=r"given another schema while the topology ran \('n'\)"):
         checkpoint(task, 2)
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_table_that_was_deleted_is_named_and_its_rows_go_to_the_next_one(tmp_path: Path, is_made_again: bool) -> None:
+    kind = SinkKind("delta", lambda folder: DeltaSink(folder, schema={"n": "bigint"}), lambda _: [], lambda _: [])
+    task = SinkTask(kind, tmp_path)
+    for number in range(1, 4):
+        task.write(number)
+        tokens = task.snapshot(number)
+        if number < 3:
+            task.output.complete(number)
+    shutil.copytree(tmp_path / "_delta_log", tmp_path / "other" / "_delta_log")
+    shutil.rmtree(tmp_path / "_delta_log")
+    if is_made_again:
+        deltalake.DeltaTable.create(tmp_path, deltalake.DeltaTable(tmp_path / "other").schema())
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="was deleted while the topology ran; make it again"):
+            task.output.complete(3)
+    task.die()
+    SinkTask(kind, tmp_path, 0, 1, tokens)
+    assert rows(tmp_path) == [{"n": 3}]
 
 
 def test_two_topologies_of_one_name_are_reported_and_no_row_is_taken_for_written(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from topo import (
     Topology,
     TopologyBuilder,
     Tuple,
+    TwoPhaseSink,
     WatermarkStrategy,
     WindowBolt,
     aggregates,
@@ -105,3 +106,46 @@ def test_each_window_is_one_line_without_any_setting(tmp_path: Path, crashes: li
     assert test.dead_letters() == []
     found = sorted(tuple(line.values()) for line in lines(path))
     assert found == [("a", 0, 10_000, 2), ("a", 10_000, 20_000, 1), ("b", 0, 10_000, 1)]
+
+
+class AwayFor(TwoPhaseSink):
+    """Publishes from its fourth call of `commit` on, and notes how many rows have waited for that."""
+
+    max_batch = 50
+
+    def __init__(self) -> None:
+        self.calls = self.taken = self.most_waiting = 0
+        self.published: list[str] = []
+
+    def begin(self) -> None:
+        self.rows: list[str] = []
+
+    def write(self, tup: Tuple) -> None:
+        self.rows.append(tup["word"])
+        self.taken += 1
+        self.most_waiting = max(self.most_waiting, self.taken - len(self.published))
+
+    def pre_commit(self) -> Any:
+        return self.rows or None
+
+    def commit(self, token: Any) -> None:
+        self.calls += 1
+        if self.calls < 4:
+            raise ConnectionError("away")
+        self.published += token
+
+    def abort(self, token: Any) -> None: ...
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_a_target_that_is_away_holds_input_back_and_loses_no_row(delivery: str) -> None:
+    words = [str(number) for number in range(2000)]
+    builder = TopologyBuilder("away").config(delivery=delivery, batch_size=10)
+    builder.set_spout("words", IterableSpout(words, fields=("word",)))
+    builder.set_bolt("sink", AwayFor()).global_grouping("words")
+    test = TopologyTest(builder.build())
+    test.run()
+
+    ran = test.bolt("sink")
+    assert sorted(ran.published, key=int) == words
+    assert ran.most_waiting < 400

@@ -25,6 +25,9 @@ from topo.errors import ConfigError, TopoEnvironmentError
 _LIMITS = {"timeout": "15s", "connect_timeout": "5s", "max_retries": "2", "retry_timeout": "10s"}
 """Of requests to a store, where the user gives none: less than a worker may take for one call."""
 
+_MISSING_VERSION = ("ot found", "Invalid table version")
+"""In errors of the library when a version is missing that there was."""
+
 
 class DeltaLog:
     """The log of one table, as of the last look.
@@ -129,7 +132,7 @@ class DeltaLog:
         """Read the versions that were added since the last look.
 
         Raises:
-            ConfigError: the table has other columns now.
+            ConfigError: the table has other columns now, or was deleted.
         """
         with self.explained("cannot be read"):
             self._table.update_incremental()
@@ -217,7 +220,24 @@ class DeltaLog:
         try:
             yield
         except (DeltaError, OSError) as error:
+            if self._target is not None and any(text in str(error) for text in _MISSING_VERSION) and self._is_gone():
+                raise ConfigError(
+                    f"{self} was deleted while the topology ran; make it again, or give schema=, and restart the topology"
+                ) from None
             raise TopoEnvironmentError(self._shown(error, what)) from None
+
+    def _is_gone(self) -> bool:
+        """Whether the table of the last look is no more there; another one may have its place."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            found = DeltaTable(self._url, storage_options=self._options)
+        except TableNotFoundError:
+            return True
+        except (DeltaError, OSError):
+            return False
+        return bool(found.metadata().id != self._table.metadata().id)
 
     def _shown(self, error: BaseException, what: str) -> str:
         return without(self._secrets, f"{self} {what}: {error}")
