@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
 from typing import Any
 
@@ -210,6 +210,21 @@ def test_what_cannot_be_taken_is_refused_with_the_reason() -> None:
         assert hook.task.rows == [] and hook.task.counter("bad_records") == 5
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"n": [18446744073709551616]}', "does not fit 64 bits; send it as a text"),
+        (b"[" * 255 + b"]" * 255, "at most 254 levels"),
+    ],
+)
+def test_values_that_no_tuple_carries_are_refused_with_the_reason(body: bytes, reason: str) -> None:
+    with listening() as hook:
+        answer = hook.answer(body)
+        assert answer.status == 400 and reason in answer.text
+        hook.task.turn()
+        assert hook.task.rows == [] and hook.task.counter("bad_records") == 1
+
+
 def test_only_signed_requests_are_taken() -> None:
     with listening(secret="planted") as hook:
         body = json.dumps({"n": 1}).encode()
@@ -237,6 +252,20 @@ def test_senders_wait_when_too_many_requests_are_open() -> None:
         for name in ("1", "3"):
             hook.task.spout.ack(name)
         assert [answers[1].result(20).status, third.result(20).status] == [200, 200]
+
+
+def test_connections_without_requests_take_no_more_places_than_there_are() -> None:
+    with listening(most_open=2) as hook:
+        with ExitStack() as silent:
+            for _ in range(4):
+                connection = silent.enter_context(socket.create_connection(("127.0.0.1", hook.port)))
+                connection.sendall(b"POST /in HTTP/1.1\r\nHost: ")
+            # An answer shows that all of them are open; a fifth one is refused, until they are closed.
+            connection.sendall(b"x\r\nContent-Length: 0\r\n\r\n")
+            assert b" 400 " in connection.recv(1000)
+            with socket.create_connection(("127.0.0.1", hook.port)) as fifth:
+                assert fifth.recv(1000).startswith(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n")
+        hook.task.until(lambda: hook.answer(b"{").status == 400, "a place")
 
 
 def test_a_paused_topology_takes_no_requests_and_answers_those_it_has() -> None:

@@ -46,8 +46,8 @@ class ServerLink:
         if self.is_up:
             self.is_up = False
             self._gauge.set(0)
-            why = str(error) or repr(error)
-            self._report(TopoEnvironmentError(f"{self._server} is not reached, and it is tried again: {why}"))
+            lost, why = f"{self._server} is not reached, and it is tried again", str(error) or repr(error)
+            self._report(TopoEnvironmentError(why if lost in why else f"{lost}: {why}"))
 
     def restored(self) -> None:
         """A request was answered."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,8 @@ from topo.connectors.loop_thread import LoopLink
 
 _BODY_S = 30.0
 """How long a sender may take for its body."""
+_IDLE_S = 75.0
+"""How long a connection may be open without a request, or with a part of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +125,18 @@ class WebhookServer:
         self._places = self.settings.most_open
         app = web.Application(client_max_size=self.settings.max_body)
         app.router.add_post(self.settings.path, self._handle)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_S)
         await runner.setup()
+        server, loop = runner.server, asyncio.get_running_loop()
+        assert server is not None
+        most = min(2 * self.settings.most_open, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+        def protocol() -> asyncio.Protocol:
+            return server() if len(server.connections) < most else _RefusedConnection(self)
+
+        listening: asyncio.Server | None = None
         try:
-            await web.TCPSite(runner, self.settings.host, self.settings.port).start()
+            listening = await loop.create_server(protocol, self.settings.host, self.settings.port)
             self.counts.is_listening = True
             while True:
                 self._on_done(await link.get())
@@ -136,6 +147,8 @@ class WebhookServer:
             for entry in self._open.values():
                 if not entry.is_acked.done():
                     entry.is_acked.set_result(False)
+            if listening is not None:
+                listening.close()
             await runner.cleanup()
 
     def _on_done(self, done: MessageDone) -> None:
@@ -210,3 +223,18 @@ class WebhookServer:
         self.counts.refused += 1
         after = {"Retry-After": str(self.settings.retry_after_s)}
         return web.Response(status=503, headers=after, text=f"{reason}; send it again\n")
+
+
+class _RefusedConnection(asyncio.Protocol):
+    """Answers a connection beyond those that there may be, whatever its request, and closes it."""
+
+    def __init__(self, server: WebhookServer) -> None:
+        self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._server.counts.refused += 1
+        after = self._server.settings.retry_after_s
+        head = f"HTTP/1.1 503 Service Unavailable\r\nRetry-After: {after}\r\nConnection: close"
+        transport.write(f"{head}\r\nContent-Length: 0\r\n\r\n".encode())
+        transport.close()

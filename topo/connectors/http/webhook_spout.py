@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from topo.api.context import TaskContext
 from topo.api.durations import duration_ms
 from topo.api.spout import Spout, SpoutCollector
@@ -14,8 +16,9 @@ from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
 from topo.connectors.http.requests import check_reach
 from topo.connectors.loop_thread import LoopThread
-from topo.connectors.record_decoder import decoder_of, record_fields
+from topo.connectors.record_decoder import Decode, decoder_of, record_fields
 from topo.errors import ConfigError, TopoEnvironmentError
+from topo.nesting import MAX_DEPTH, TooDeep, check_depth
 
 if TYPE_CHECKING:
     from topo.connectors.http.webhook_server import MessageDone, WebhookRequest
@@ -74,12 +77,13 @@ class WebhookSpout(Spout):
             signature_header: has that signature in hexadecimal digits, with or without "sha256=" in front.
             allow_unsigned: listen beyond this machine without a secret.
             max_body: longer bodies are answered with 413.
-            value_deserializer: "bytes", "text", "json" or a function of bytes. A body that it cannot decode is answered with 400.
+            value_deserializer: "bytes", "text", "json" or a function of bytes. A body that it cannot decode is answered with 400,
+                as is JSON with integers beyond 64 bits, which tuples do not carry.
             fields: keys of the decoded body that become the fields of the tuple, a "?" at the end lets it be missing; without,
                 the one field is `value`.
             metadata: appended fields, of "id", "path" and "headers": a dict by lower-case name, without credentials.
             most_open: requests that may be open; further ones are answered with 503. With `exactly_once` those of a
-                `checkpoint_interval` are.
+                `checkpoint_interval` are. Twice as many connections may be.
             answer_timeout: a request that is not done by then is answered with 503, and its message is processed all the same.
                 With `exactly_once` it must be longer than `checkpoint_interval`.
             retry_after: of these answers, in whole seconds.
@@ -103,7 +107,8 @@ class WebhookSpout(Spout):
         if self._max_body < 1 or self._answer_timeout_s <= 0:
             raise ConfigError(f"WebhookSpout: max_body={max_body!r} and answer_timeout={answer_timeout!r} must be above zero")
         self.outputs = record_fields(fields, metadata, METADATA)
-        self._decode = decoder_of(value_deserializer, fields)
+        decode = decoder_of(value_deserializer, fields)
+        self._decode = _carried(decode) if value_deserializer == "json" else decode
         self._metadata = tuple(metadata)
         self._host, self._port, self._path = host, port, path
         self._secret, self._signature_header = secret, signature_header
@@ -231,3 +236,19 @@ class WebhookSpout(Spout):
     def close(self) -> None:
         """Answer open requests with 503, and stop listening."""
         self._loop.close()
+
+
+def _carried(decode: Decode) -> Decode:
+    """Return a decoder of JSON that refuses values which no tuple carries: the sender is to have the reason."""
+
+    def values_of(body: bytes) -> tuple[Any, ...]:
+        values = decode(body)
+        try:
+            check_depth(msgspec.msgpack.encode([values]))
+        except OverflowError:
+            raise ValueError("an integer in the body does not fit 64 bits; send it as a text") from None
+        except TooDeep:
+            raise ValueError(f"the body is nested too deeply: at most {MAX_DEPTH - 2} levels are taken") from None
+        return values
+
+    return values_of

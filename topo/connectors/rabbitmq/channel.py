@@ -36,13 +36,13 @@ class RabbitChannel:
         Raises:
             Exception: the broker is not reached, or has refused.
         """
-        from pika.adapters.asyncio_connection import AsyncioConnection
+        from topo.connectors.rabbitmq.connection import QueueConnection
 
         # Each attempt to connect would be logged, also as an error; what counts is reported.
         logging.getLogger("pika").setLevel(logging.CRITICAL)
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[Any] = loop.create_future()
-        self._connection = AsyncioConnection(
+        self._connection = QueueConnection(
             self._address.parameters(self._name),
             on_open_callback=lambda _: _settle(opened, None),
             on_open_error_callback=lambda _, error: _settle(opened, error=_as_error(error)),

@@ -218,6 +218,11 @@ class _QueueReader:
                 yield _Taken(arrival, delivery)
 
     def _row_of(self, taken: _Taken) -> tuple[Any, ...]:
+        unread = getattr(taken.arrival.properties, "unread", None)
+        if unread is not None:
+            raise PeerError(
+                f"its properties cannot be decoded: {unread}; correct the headers that its sender gives it"
+            ) from unread
         most = self._spout.max_deliveries
         count = None if most is None else delivery_count(taken.arrival)
         if most is not None and count is not None and count >= most:
