@@ -58,3 +58,14 @@ def test_an_event_that_is_too_long_is_cut_and_says_so(text: bytes) -> None:
     cut, after = events(*chunks, b"\ndata: next\n\n", most=8)
     assert cut.is_cut and cut.data.replace("\n", "").startswith("01234") and len(cut.data) <= 9
     assert after == message("next")
+
+
+def test_a_long_line_that_comes_in_very_many_parts_is_read_in_time() -> None:
+    parts = [b"0123456789abcdef"] * 250_000
+    (event,) = events(b"data: ", *parts, b"\n\n", most=4_000_000)
+    assert len(event.data) == 4_000_000 and not event.is_cut
+
+
+def test_the_end_of_a_line_that_is_cut_is_seen_though_its_second_half_comes_later() -> None:
+    cut, after = events(b"data: " + b"x" * 100 + b"\r", b"\r", b"data: next\r\r", b": ", most=8)
+    assert cut.is_cut and after == message("next")

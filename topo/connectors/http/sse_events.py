@@ -39,7 +39,9 @@ class EventParser:
         self.retry_ms: int | None = None
         self._most = most
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._text = ""
+        self._rest: list[str] = []
+        """Of a line without an end so far."""
+        self._rest_size = 0
         self._is_first = True
         self._last_id = last_id
         self._new_event()
@@ -58,19 +60,25 @@ class EventParser:
         if self._is_first and text:
             text = text.removeprefix("\ufeff")
             self._is_first = False
-        text = self._text + text
-        # A carriage return at the end may be half of a line's end.
-        held = "\r" if text.endswith("\r") else ""
-        lines = text[: len(text) - len(held)].replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._text = lines.pop() + held
-        for line in lines:
-            event = self._line(line)
-            if event is not None:
-                yield event
-        if len(self._text) > self._most + 16:
-            # A line without an end is not kept whole.
+        # A long line comes in many parts, which are joined once.
+        if "\n" in text or "\r" in text or (self._rest and self._rest[-1].endswith("\r")):
+            text = "".join([*self._rest, text])
+            # A carriage return at the end may be half of a line's end.
+            held = "\r" if text.endswith("\r") else ""
+            lines = text[: len(text) - len(held)].replace("\r\n", "\n").replace("\r", "\n").split("\n")
+            self._rest, self._rest_size, text = [], 0, lines.pop() + held
+            for line in lines:
+                event = self._line(line)
+                if event is not None:
+                    yield event
+        # A line without an end is not kept whole.
+        room = max(0, self._most + 16 - self._rest_size)
+        if len(text) > room:
             self._is_cut = True
-            self._text = self._text[: self._most + 16]
+            text = text[:room] + ("\r" if text.endswith("\r") else "")
+        if text:
+            self._rest.append(text)
+            self._rest_size += len(text)
 
     def _line(self, line: str) -> ServerEvent | None:
         if not line:

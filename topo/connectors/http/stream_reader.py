@@ -17,6 +17,8 @@ from topo.errors import PeerError, TopoEnvironmentError
 
 STREAM = Partition("stream")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+_MOST_ASKED_S = 600.0
+"""The longest pause that a server may ask for."""
 _MOST_WAITING = 1000
 
 
@@ -73,7 +75,7 @@ async def keep_connected(
 
     Args:
         connect: reads one connection to its end; sets `is_connected` when the server sends. Returns whether there is no more.
-        pause_s: before the next connection, if the server has named one, and at least 1 s; else it doubles from 1 s to 30 s.
+        pause_s: before the next connection, if the server has named one, of 1 s to 10 min; else it doubles from 1 s to 30 s.
         text: of the report, behind the reason.
     """
     is_reported, waits_s = False, FIRST_PAUSE_S
@@ -90,7 +92,8 @@ async def keep_connected(
         if not is_reported:
             is_reported = True
             link.report(TopoEnvironmentError(f"{error}; {text()}"))
-        await asyncio.sleep(waits_s if (asked_s := pause_s()) is None else max(asked_s, FIRST_PAUSE_S))
+        asked_s = pause_s()
+        await asyncio.sleep(waits_s if asked_s is None else min(max(asked_s, FIRST_PAUSE_S), _MOST_ASKED_S))
         waits_s = min(2 * waits_s, LONGEST_PAUSE_S)
         client.reconnects += 1
 
