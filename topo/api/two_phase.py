@@ -11,9 +11,14 @@ from topo.api.arguments import check_count, check_interval
 from topo.api.bolt import Bolt, Collector, WithRequiredFields
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
+from topo.errors import SinkBlockedError, TopoEnvironmentError
 
 _MOST_WAITING = 100_000
-"""Tuples of the next batch that a sink takes at most while it repeats the `commit` of the last one."""
+"""Tuples of the next batch that a sink takes at most while it repeats the last one."""
+
+
+class _NotStagedError(Exception):
+    """`pre_commit` has raised an error of the environment, its cause: no tuple is at fault."""
 
 
 class TwoPhaseSink(Bolt, WithRequiredFields):
@@ -51,6 +56,8 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
     """Of the transaction whose `commit` has begun: it may be published in part, so it is completed and never aborted."""
     _committing: Sequence[Tuple] = ()
     """The tuples that are acked then."""
+    _is_repeating = False
+    """Whether the next tick repeats `pre_commit` or `commit`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have the ticks come at the class's own interval."""
@@ -132,10 +139,16 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
         """Make everything written since `begin` durable and visible. Not called with `exactly_once`. It ends the transaction.
 
         As it stands it is `pre_commit` and `commit`. A `commit` that raises is repeated at the next tick, and then its tuples are
-        acked. Override it if the sink can do both in one cheaper step.
+        acked; so is a `pre_commit` that raises an OSError or a TopoEnvironmentError other than SinkBlockedError. Override it if
+        the sink can do both in one cheaper step.
         """
         if self._token is None:
-            self._token = self.pre_commit()
+            try:
+                self._token = self.pre_commit()
+            except SinkBlockedError:
+                raise
+            except (OSError, TopoEnvironmentError) as error:
+                raise _NotStagedError from error
         if self._token is not None:
             self.commit(self._token)
             self._token = None
@@ -170,7 +183,7 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
             self.write(tup)
             self._held.append(tup)
             is_full = len(self._held) >= self.max_batch or self._has_ended or self._has_full_output
-            if self._token is not None or not is_full:
+            if self._is_repeating or not is_full:
                 return
         self._publish_held()
 
@@ -185,7 +198,7 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
         self._has_ended = False
         if not self._is_staged:
             self._held.clear()
-            self._committing = ()
+            self._committing, self._is_repeating = (), self._token is not None
             self.abort(None)
             self.begin()
 
@@ -198,8 +211,8 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
 
     @property
     def has_room(self) -> bool:
-        """Whether another tuple is taken: while a `commit` is repeated, no more than those of the next batch are."""
-        return self._token is None or self._is_staged or len(self._held) < min(self.max_batch, _MOST_WAITING)
+        """Whether another tuple is taken: while one batch is repeated, no more than those of the next one are."""
+        return not self._is_repeating or len(self._held) < min(self.max_batch, _MOST_WAITING)
 
     @property
     def _has_full_output(self) -> bool:
@@ -214,7 +227,12 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
                 return
         try:
             self.publish()
+        except _NotStagedError as error:
+            self._held, self._committing, self._is_repeating = [*self._committing, *self._held], (), True
+            self._collector.report_error(error.__cause__ or error)
+            return
         except Exception as error:
+            self._is_repeating = self._token is not None
             if self._token is not None:
                 self._collector.report_error(error)
             else:
@@ -226,6 +244,7 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
             if self._token is None:
                 raise
             return
+        self._is_repeating = False
         if not is_repeated:
             self.begin()
         for tup in self._committing:

@@ -11,15 +11,15 @@ from topo import ConfigError, Tuple, TwoPhaseSink
 class Ledger(TwoPhaseSink):
     """Publishes to a list, and fails on demand."""
 
-    def __init__(self, fails: str = "") -> None:
-        self.fails = fails
+    def __init__(self, fails: str = "", kind: type[Exception] = OSError) -> None:
+        self.fails, self.kind = fails, kind
         self.calls: list[str] = []
         self.published: list[int] = []
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
         if name == self.fails:
-            raise OSError(name)
+            raise self.kind(name)
 
     def begin(self) -> None:
         """Start with nothing."""
@@ -81,11 +81,11 @@ def test_the_settings_of_an_instance_come_before_those_of_its_class() -> None:
         TwoPhaseSink.__init__(sink, max_batch=0)
 
 
-def test_when_nothing_can_be_staged_the_batch_is_undone_and_fails() -> None:
-    collector = prepared(sink := Ledger("pre_commit"))
+def test_a_batch_that_is_at_fault_is_undone_and_fails() -> None:
+    collector = prepared(sink := Ledger("pre_commit", ValueError))
     sink.execute(first := tracked(n=1))
     sink.execute(second := tracked(n=2))
-    with pytest.raises(OSError, match="pre_commit"):
+    with pytest.raises(ValueError, match="pre_commit"):
         sink.execute(TICK)
     assert sink.calls == ["pre_commit", "abort begun"]
     assert (collector.acked, collector.failed) == ([], [first, second])
@@ -93,6 +93,19 @@ def test_when_nothing_can_be_staged_the_batch_is_undone_and_fails() -> None:
     sink.execute(third := tracked(n=3))
     sink.execute(TICK)
     assert (collector.acked, sink.published) == ([third], [3])
+
+
+def test_while_nothing_can_be_staged_no_tuple_fails_and_each_tick_tries_again() -> None:
+    collector = prepared(sink := Ledger("pre_commit"))
+    sink.max_batch, errors = 2, list[BaseException]()
+    collector.report_error = errors.append  # type: ignore[method-assign]
+    sink.execute(first := tracked(n=1))
+    sink.execute(second := tracked(n=2))
+    sink.execute(TICK)
+    assert not sink.has_room and sink.calls == ["pre_commit"] * 2 and len(errors) == 2
+    sink.fails = ""
+    sink.execute(TICK)
+    assert sink.has_room and (collector.acked, collector.failed, sink.published) == ([first, second], [], [1, 2])
 
 
 class HalfWay(Ledger):
