@@ -235,8 +235,7 @@ class TopologyMaster:
 
     @property
     def _may_probe(self) -> bool:
-        # A spout counts a dead letter as pending until it is stored: probes before that could not agree.
-        # The drain of a paused topology leaves replays to its next master.
+        # A dead letter is pending until it is stored. The drain of a paused topology leaves replays to its next master.
         waits = self.dead_letters.in_flight or (self.replays.count and (self.is_active or not self.ending.is_draining))
         return self.recovery.epochs.state is EpochState.RUNNING and not waits
 
@@ -380,11 +379,11 @@ class TopologyMaster:
             self.recovery.send(slot, message)
 
     def _cut_short(self, now: float) -> None:
-        pending = self.quiescence.pending()
         unfinished = self.checkpoints.unfinished if self.checkpoints is not None else ""
         why = self.quiescence.why_not() or unfinished or "a worker was being replaced"
-        reason = f"{pending} {'message was' if pending == 1 else 'messages were'} pending ({why})" if pending else why
-        self._close(Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: {reason}"), now)
+        if pending := self.quiescence.pending():
+            why = f"{pending} {'message was' if pending == 1 else 'messages were'} pending ({why})"
+        self._close(Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: {why}"), now)
 
     def _close(self, outcome: Outcome | None, now: float) -> None:
         """Have components closed; None: the outcome is judged when their last figures are in."""
