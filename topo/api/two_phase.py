@@ -17,8 +17,8 @@ _MOST_WAITING = 100_000
 """Tuples of the next batch that a sink takes at most while it repeats the last one."""
 
 
-class _NotStagedError(Exception):
-    """`pre_commit` has raised an error of the environment, its cause: no tuple is at fault."""
+class NotPublishedError(Exception):
+    """`publish` has published nothing, for its cause, an error of the environment: no tuple is at fault, and it is repeated."""
 
 
 class TwoPhaseSink(Bolt, WithRequiredFields):
@@ -148,7 +148,7 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
             except SinkBlockedError:
                 raise
             except (OSError, TopoEnvironmentError) as error:
-                raise _NotStagedError from error
+                raise NotPublishedError from error
         if self._token is not None:
             self.commit(self._token)
             self._token = None
@@ -227,7 +227,7 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
                 return
         try:
             self.publish()
-        except _NotStagedError as error:
+        except NotPublishedError as error:
             self._held, self._committing, self._is_repeating = [*self._committing, *self._held], (), True
             self._collector.report_error(error.__cause__ or error)
             return

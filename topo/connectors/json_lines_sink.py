@@ -12,7 +12,7 @@ from typing import Any
 
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
-from topo.api.two_phase import TwoPhaseSink
+from topo.api.two_phase import NotPublishedError, TwoPhaseSink
 from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.json_rows import json_line
 from topo.connectors.line_files import mend, move_lines, remove_staged, size_of, write_at
@@ -151,15 +151,14 @@ class JsonLinesSink(TwoPhaseSink):
                     self._output.with_name(name).unlink(missing_ok=True)
 
     def publish(self) -> None:
-        """Append the lines and sync them."""
+        """Append the lines and sync them; none stays of a batch that the disk does not take."""
         batch = b"\n".join(self._lines) + b"\n"
         try:
             write_at(self._file, batch)
             os.fsync(self._file)
-        except OSError:
-            # Half a batch must not stay before the lines of the next one.
+        except OSError as error:
             os.ftruncate(self._file, self._size)
-            raise
+            raise NotPublishedError from error
         self._size += len(batch)
 
     def close(self) -> None:

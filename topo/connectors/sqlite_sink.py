@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -13,7 +14,7 @@ from uuid import UUID
 
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
-from topo.api.two_phase import TwoPhaseSink
+from topo.api.two_phase import NotPublishedError, TwoPhaseSink
 from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.sqlite_table import SqliteTable
 from topo.connectors.staged_table import RowBuilder, StagedTable, TableColumns
@@ -127,9 +128,14 @@ class SqliteSink(TwoPhaseSink):
         self._staging.drop_left()
 
     def publish(self) -> None:
-        """Insert the rows, in one SQL transaction."""
-        with self._store.transaction():
-            self._store.insert(self._staging.rows)
+        """Insert the rows, in one SQL transaction, which is repeated where the disk is full or the database locked."""
+        try:
+            with self._store.transaction():
+                self._store.insert(self._staging.rows)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_ERROR:
+                raise
+            raise NotPublishedError from error
 
     def close(self) -> None:
         """Close the connection."""

@@ -164,29 +164,30 @@ def test_a_line_left_half_written_is_taken_away_unless_it_is_of_another_program(
     assert path.read_bytes() == after + b'{"n":9}\n'
 
 
-def test_when_the_disk_is_full_the_inputs_fail_and_no_half_line_stays(tmp_path: Path) -> None:
+def test_while_the_disk_is_full_no_tuple_fails_and_no_half_line_stays(tmp_path: Path) -> None:
     path = tmp_path / "out"
     collector = prepared(sink := JsonLinesSink(path, max_batch=2))
     sink.execute(tracked(n=1))
     sink.execute(tracked(n=2))
     whole = path.read_bytes()
-    held = [tracked(text="x" * 50), tracked(text="y" * 50)]
+    held, errors = [tracked(text="x" * 50), tracked(text="y" * 50)], list[OSError]()
+    collector.report_error = errors.append  # type: ignore[method-assign, assignment]
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 70, limits[1]))
     try:
         sink.execute(held[0])
-        with pytest.raises(OSError) as caught:
-            sink.execute(held[1])
+        sink.execute(held[1])
+        sink.execute(TICK)
+        assert not sink.has_room
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
-    assert caught.value.errno == errno.EFBIG
-    assert collector.failed == held
+    assert [error.errno for error in errors] == [errno.EFBIG] * 2
     assert path.read_bytes() == whole
-    sink.execute(tracked(n=3))
-    sink.execute(tracked(n=4))
-    assert [record["n"] for record in records(path)] == [1, 2, 3, 4]
+    sink.execute(TICK)
+    assert collector.failed == [] and collector.acked[2:] == held
+    assert [record.get("n") for record in records(path)] == [1, 2, None, None]
 
 
 def test_descriptors_are_closed(tmp_path: Path) -> None:

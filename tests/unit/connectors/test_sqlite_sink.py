@@ -191,6 +191,19 @@ def test_when_a_batch_cannot_be_inserted_none_of_it_is_and_its_inputs_fail(tmp_p
     assert rows(tmp_path / "db") == [(2,)]
 
 
+def test_while_the_database_is_locked_no_tuple_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("topo.connectors.sqlite_table._LOCK_TIMEOUT_S", 0.0)
+    collector, errors = prepared(sink := SqliteSink(tmp_path / "db", "t", ["a"])), list[BaseException]()
+    collector.report_error = errors.append  # type: ignore[method-assign]
+    sink.execute(held := tracked(a=1))
+    with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as other:
+        other.execute("begin immediate")
+        sink.execute(TICK)
+    assert [str(error) for error in errors] == ["database is locked"]
+    sink.execute(TICK)
+    assert (collector.failed, collector.acked, rows(tmp_path / "db")) == ([], [held], [(1,)])
+
+
 def test_rows_that_could_not_be_staged_are_staged_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("topo.connectors.sqlite_table._LOCK_TIMEOUT_S", 0.0)
     started(sink := SqliteSink(tmp_path / "db", "t", ["a"]))
