@@ -58,6 +58,8 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
     """The tuples that are acked then."""
     _is_repeating = False
     """Whether the next tick repeats `pre_commit` or `commit`."""
+    _repeated_for = ""
+    """The last error for which it does so."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Have the ticks come at the class's own interval."""
@@ -229,12 +231,12 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
             self.publish()
         except NotPublishedError as error:
             self._held, self._committing, self._is_repeating = [*self._committing, *self._held], (), True
-            self._collector.report_error(error.__cause__ or error)
+            self._report_repeated(error.__cause__ or error)
             return
         except Exception as error:
             self._is_repeating = self._token is not None
             if self._token is not None:
-                self._collector.report_error(error)
+                self._report_repeated(error)
             else:
                 for tup in self._committing:
                     self._collector.fail(tup)
@@ -244,8 +246,15 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
             if self._token is None:
                 raise
             return
-        self._is_repeating = False
+        self._is_repeating, self._repeated_for = False, ""
         if not is_repeated:
             self.begin()
         for tup in self._committing:
             self._collector.ack(tup)
+
+    def _report_repeated(self, error: BaseException) -> None:
+        """Report an error for which a batch is repeated: one row, not one at each tick."""
+        text = str(error)
+        if text != self._repeated_for:
+            self._repeated_for = text
+            self._collector.report_error(error)

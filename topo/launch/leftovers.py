@@ -42,7 +42,8 @@ def end_leftovers(folder: TopologyFolder) -> int:
     for path in folder.workers.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
-    if (sockets := _sockets_of(folder)) is not None and not _has_listener(sockets):
+    # A thread of a killed worker may still listen. A folder without workers of its own may be a copy, and the sockets another's.
+    if (sockets := _sockets_of(folder)) is not None and (left or not _has_listener(sockets)):
         remove_socket_folder(sockets)
     return len(left)
 

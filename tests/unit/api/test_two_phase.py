@@ -102,7 +102,7 @@ def test_while_nothing_can_be_staged_no_tuple_fails_and_each_tick_tries_again() 
     sink.execute(first := tracked(n=1))
     sink.execute(second := tracked(n=2))
     sink.execute(TICK)
-    assert not sink.has_room and sink.calls == ["pre_commit"] * 2 and len(errors) == 2
+    assert not sink.has_room and sink.calls == ["pre_commit"] * 2 and list(map(str, errors)) == ["pre_commit"]
     sink.fails = ""
     sink.execute(TICK)
     assert sink.has_room and (collector.acked, collector.failed, sink.published) == ([first, second], [], [1, 2])

@@ -71,6 +71,16 @@ def test_a_copy_of_a_state_folder_leaves_the_workers_and_the_sockets_of_its_orig
     assert end_leftovers(StateFolder(tmp_path / "copy").find("flow")) == 0
 
 
+def test_the_sockets_of_killed_workers_are_removed_while_a_thread_of_theirs_still_listens(tmp_path: Path, sockets: Path) -> None:
+    folder = StateFolder(tmp_path / "home").create("flow")
+    folder.master.write_text(json.dumps({"client_endpoint": f"ipc://{sockets}/clients"}))
+    with worker_of(folder.workers / "0-8123456789.json"), socket.socket(socket.AF_UNIX) as thread:
+        thread.bind(str(sockets / "inbox"))
+        thread.listen()
+        assert end_leftovers(folder) == 1
+    assert not sockets.exists()
+
+
 @pytest.fixture
 def sockets() -> Iterator[Path]:
     made = make_socket_folder(os.environ)
