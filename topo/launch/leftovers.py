@@ -42,7 +42,7 @@ def end_leftovers(folder: TopologyFolder) -> int:
     for path in folder.workers.iterdir():
         with contextlib.suppress(OSError):
             path.unlink()
-    # A thread of a killed worker may still listen. A folder without workers of its own may be a copy, and the sockets another's.
+    # A thread of a killed worker may still listen. A folder without workers may be a copy: the sockets are its original's.
     if (sockets := _sockets_of(folder)) is not None and (left or not _has_listener(sockets)):
         remove_socket_folder(sockets)
     return len(left)
