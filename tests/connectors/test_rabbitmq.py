@@ -1,10 +1,9 @@
-"""A real RabbitMQ broker: messages in and out, the broker killed, restarted and frozen, processes killed."""
+"""A real RabbitMQ broker: messages in and out, the broker killed, restarted and frozen."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,8 +15,8 @@ import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
 from tests.contract.two_phase_sinks import SinkKind, SinkTask, carried
-from tests.integration.conftest import no_process_is_left, scene
-from tests.integration.support import Scene, eventually, flow, kill, pid_of
+from tests.integration.conftest import no_process_is_left
+from tests.integration.support import eventually
 from tests.servers.rabbitmq import MOST_BYTES, RabbitBroker, channel_at
 from tests.unit.connectors.drive import TICK, tracked
 from topo import ConfigError, RabbitSink, RabbitSpout, TaskContext, TopologyConfig, UserError
@@ -26,7 +25,7 @@ from topo.testing.partition_harness import PartitionHarness
 
 # The broker takes a minute to start on a busy machine, and some seconds to have a leader for each queue.
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("rabbitmq"), pytest.mark.timeout(600)]
-__all__ = ["no_process_is_left", "scene"]
+__all__ = ["no_process_is_left"]
 
 PATIENCE_S = 120.0
 
@@ -387,70 +386,3 @@ def test_a_publication_that_was_cut_off_is_completed_by_the_next_process_with_th
     SinkTask(kind, tmp_path, state=state).die()
     assert taken(broker, queue) == first, "they repeat, and a reader knows them by their ids"
     assert numbers(broker, late) == [2] and kind.staged(tmp_path) == []
-
-
-# -- topologies --------------------------------------------------------------------------------------------------------------
-
-PASS = """
-class Pass(BasicBolt):
-    outputs = ("n",)
-
-    def execute(self, tup, collector):
-        if tup["n"] == 13:
-            raise ValueError("planted")
-        collector.emit((tup["n"],))
-
-"""
-
-
-def submit(scene: Scene, broker: RabbitBroker, queue: str, out: str, options: str = "") -> Any:
-    given = f'{broker.address!r}, {queue!r}, value_deserializer="json", fields=("n",), heartbeat="2s", timeout="2s"{options}'
-    source = f'builder.set_spout("in", RabbitSpout({given}), 2)'
-    passed = 'builder.set_bolt("pass", Pass()).shuffle_grouping("in")'
-    last = f'builder.set_bolt("out", RabbitSink({broker.address!r}, "", {out!r})).shuffle_grouping("pass")'
-    settings = {"delivery": "at_least_once", "message_timeout": "20s", "attempts": 2}
-    return scene.submit(scene.file(PASS + flow(source, passed, last)), **settings)
-
-
-class Reader:
-    """What another program has read from a queue so far."""
-
-    def __init__(self, broker: RabbitBroker, queue: str) -> None:
-        self.broker, self.queue, self.seen = broker, queue, Counter[int]()
-
-    def has(self, *wanted: int) -> bool:
-        self.seen.update(numbers(self.broker, self.queue))
-        return set(self.seen) >= set(wanted)
-
-
-def test_no_message_is_missing_though_processes_and_the_broker_are_killed(scene: Scene, broker: RabbitBroker) -> None:
-    queue, out = broker.declare(), broker.declare()
-    running = submit(scene, broker, queue, out)
-    reader = Reader(broker, out)
-    for first, component in ((20, "in"), (220, "out")):
-        put(broker, queue, *[json.dumps({"n": n}) for n in range(first, first + 200)])
-        eventually(lambda first=first: reader.has(first), PATIENCE_S, what=f"message {first}")  # type: ignore[misc]
-        kill(pid_of(running.status(), component))
-    put(broker, queue, *[json.dumps({"n": n}) for n in range(420, 620)])
-    broker.kill()
-    broker.start_again()
-    eventually(lambda: reader.has(*range(20, 620)), 2 * PATIENCE_S, what=f"all messages; {len(reader.seen)} have come")
-    running.kill()
-
-
-def test_a_message_that_always_fails_goes_to_the_dead_letter_exchange_of_its_queue(scene: Scene, broker: RabbitBroker) -> None:
-    dead, out = broker.declare(), broker.declare()
-    queue = broker.declare(**{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
-    running = submit(scene, broker, queue, out, ', on_dead="reject"')
-    reader, bodies = Reader(broker, out), list[bytes]()
-    put(broker, queue, '{"n": 12}', '{"n": 13}', "{", '{"n": 14}')
-
-    def has_dead() -> bool:
-        bodies.extend(body for body, _ in taken(broker, dead))
-        return len(bodies) >= 2
-
-    eventually(has_dead, PATIENCE_S, what="the dead letters")
-    eventually(lambda: reader.has(12, 14), PATIENCE_S, what="the others")
-    assert set(bodies) == {b'{"n": 13}', b"{"} and set(reader.seen) == {12, 14}
-    running.kill()
-    settled(broker, queue)

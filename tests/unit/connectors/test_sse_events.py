@@ -60,6 +60,8 @@ def test_an_event_that_is_too_long_is_cut_and_says_so(text: bytes) -> None:
     assert after == message("next")
 
 
+# To join what came at each part would take minutes.
+@pytest.mark.timeout(20)
 def test_a_long_line_that_comes_in_very_many_parts_is_read_in_time() -> None:
     parts = [b"0123456789abcdef"] * 250_000
     (event,) = events(b"data: ", *parts, b"\n\n", most=4_000_000)
