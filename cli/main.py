@@ -76,7 +76,7 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args:
-            # By itself click exits with 0 here before version 8.2.
+            # Versions of click before 8.2 exit with 0 here.
             click.echo(ctx.get_help(), err=True)
             ctx.exit(Exit.USAGE)
         return super().parse_args(ctx, ["version", *args[1:]] if args[:1] == ["--version"] else args)
