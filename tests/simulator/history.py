@@ -130,8 +130,8 @@ class History:
         self.count("suspect", len(message.suspects))
         for task in process.tasks:
             if isinstance(task, Task) and isinstance(task.guarantee, TrackedSource):
-                for root, (message_id, _, _) in task.guarantee.source_messages.pending.items():
-                    self.violated(2, f"{message_id!r} is pending under root {root:x} of an epoch before {message.epoch}")
+                for root, record in task.guarantee.source_messages.pending.items():
+                    self.violated(2, f"{record!r} is pending under root {root:x} of an epoch before {message.epoch}")
                     return
 
     def task_ready(self, message: control.TaskReady) -> None:

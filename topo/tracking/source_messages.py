@@ -9,11 +9,7 @@ It must not know: streams, routes, frames, when the spout may emit.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
-from operator import itemgetter
 from typing import Any
 
 from topo.api.metrics import Histogram, HistogramSnapshot
@@ -21,7 +17,7 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.dead_letters.payload import pack_or_say_each
 from topo.dead_letters.registry import TASK_FAILED
-from topo.hot import Pending
+from topo.hot import Column, Pending, pack_words, unpack_words
 from topo.tracking.dead_letter_reports import DeadLetterReports
 from topo.tracking.failure_causes import cause_of
 from topo.tracking.position_reports import PositionReports
@@ -31,11 +27,6 @@ from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
 from topo.tracking.unresolved import UnresolvedMessages
 from topo.wire.codec import Codec
 from topo.wire.control import LetterToReplay
-
-PendingMessage = tuple[Any, float, SentRow | None]
-"""A message whose tree is open: its id, the time at which its batch was emitted, and the row of a plain spout's message
-where its callbacks want the values. A plain tuple, which the garbage collector stops looking at: there may be hundreds of
-thousands."""
 
 
 class SourceMessages:
@@ -52,7 +43,8 @@ class SourceMessages:
         trial_s: see `RetryBook`.
 
     Attributes:
-        pending: the messages whose trees are open, by root.
+        pending: the messages whose trees are open, by root: their ids, or pairs of id and row where the spout has no book and
+            its callbacks want the values. There may be hundreds of thousands.
         positions: of a retrying spout, and their reports.
         is_retrying: whether the engine replays what fails.
         keeps_values: whether rows are wanted with the messages.
@@ -63,7 +55,9 @@ class SourceMessages:
         config = task.config
         self.is_retrying = isinstance(spout, RetryingSpout | PartitionedSpout)
         self.keeps_values = self.is_retrying or spout.wants_values
-        self.pending: Pending[PendingMessage] = Pending(config.message_timeout_s, task.clock())
+        self.pending: Pending[Any] = Pending(config.message_timeout_s, task.clock())
+        self._has_rows = self.keeps_values and not self.is_retrying
+        """Whether a record of `pending` is a pair of message id and row, not the id alone."""
         self._spout = spout
         self._task = task
         self._reports = reports
@@ -76,8 +70,10 @@ class SourceMessages:
         self._dead_letters = DeadLetterReports(task, reports, codec, self.positions.position_of)
         self._letters = ReplayedLetters(task, reports, codec, self._book, self._dead_letters)
         self._unresolved = UnresolvedMessages()
-        self._done: deque[PendingMessage] = deque()
-        """Complete without an acker; `ack` is called in the next turn."""
+        self._done: list[Any] = []
+        """Records of messages that are complete without an acker; `ack` is called in the next turn."""
+        self._done_at: list[tuple[float, int]] = []
+        """The moments at which they were emitted, each with the number of them."""
         self._latency = Histogram()
 
     # -- what there is ---------------------------------------------------------------------------------------------------
@@ -151,9 +147,12 @@ class SourceMessages:
         back = set(held)
         return [place for place, message in enumerate(messages) if message not in back]
 
-    def records(self, messages: Sequence[Any], rows: Iterable[SentRow] | None, now: float) -> Iterable[PendingMessage]:
-        """Return the entries of `pending` for messages that are sent now."""
-        return zip(messages, repeat(now), repeat(None) if rows is None or self.is_retrying else rows)
+    def records(self, messages: Sequence[Any], rows: Iterable[SentRow] | None) -> Sequence[Any]:
+        """Return the entries of `pending` for messages that are sent."""
+        return messages if not self._has_rows else list(zip(messages, rows or (), strict=True))
+
+    def _split(self, record: Any) -> tuple[Any, SentRow | None]:
+        return record if self._has_rows else (record, None)
 
     def note_order(self, messages: Sequence[Any]) -> None:
         """Note the order, over all streams, of positions that `accept` is given stream by stream."""
@@ -163,9 +162,10 @@ class SourceMessages:
         """Return what messages are kept by, that the spout has just emitted."""
         return self.positions.ids_of(messages)
 
-    def complete_unsent(self, records: Iterable[PendingMessage]) -> None:
+    def complete_unsent(self, records: Sequence[Any], now: float) -> None:
         """Messages that no acker tracks are complete; `ack_untracked` calls `ack` for them."""
-        self._done.extend(records)
+        self._done += records
+        self._done_at.append((now, len(records)))
 
     def pass_over(self, message: Any, record: Any, error: Exception | None) -> None:
         """Move the position behind a record that is no row, at once or when its dead letter is stored."""
@@ -181,20 +181,20 @@ class SourceMessages:
 
     def ack_untracked(self, now: float) -> None:
         """Call `ack` for the messages that were complete as soon as they had been emitted."""
-        done = list(self._done)
-        self._done.clear()
-        self._completed(done, now)
+        done, emitted = self._done, self._done_at
+        self._done, self._done_at = [], []
+        self._completed(done, emitted, now)
 
-    def complete(self, roots: Sequence[int], now: float) -> None:
+    def complete(self, roots: Column, now: float) -> None:
         """The acker has found these trees complete."""
         self._observe_verdict("acked", roots)
-        self._completed(self.pending.take(roots), now)
+        self._completed(*self.pending.complete(roots), now)
 
-    def fail(self, roots: Sequence[int], now: float) -> None:
+    def fail(self, roots: Column, now: float) -> None:
         """The acker has found these trees failed."""
         self._observe_verdict("failed", roots)
-        for root in roots:
-            for record in self.pending.take((root,)):
+        for root in unpack_words(roots):
+            for record in self.pending.complete(pack_words([root]))[0]:
                 self._counters.failed += 1
                 self._failed(record, TASK_FAILED, now, root)
 
@@ -211,39 +211,34 @@ class SourceMessages:
             self._counters.timed_out += 1
             self._failed(record, f"no verdict within {self._task.config.message_timeout_s:g} s", now)
 
-    def _observe_verdict(self, verdict: str, roots: Sequence[int]) -> None:
+    def _observe_verdict(self, verdict: str, roots: Column) -> None:
         if self._task.observer is not None:
-            self._task.observer.messages_decided(self._task.id, verdict, roots, self.pending)
+            self._task.observer.messages_decided(self._task.id, verdict, unpack_words(roots), self.pending)
 
-    def _completed(self, complete: list[PendingMessage], now: float) -> None:
+    def _completed(self, complete: list[Any], emitted: Iterable[tuple[float, int]], now: float) -> None:
+        for moment, count in emitted:
+            self._latency.record(now - moment, count)
         if self._letters:
-            dead_letters = [record[0] for record in complete if is_letter(record[0])]
+            dead_letters = [record for record in complete if is_letter(record)]
             if dead_letters:
-                complete = [record for record in complete if not is_letter(record[0])]
+                complete = [record for record in complete if not is_letter(record)]
                 self._letters.completed(dead_letters)
         if not complete:
             return
         self._counters.acked += len(complete)
-        # Few bursts have emitted them: sorted, their moments are counted in a third of the instructions of a `Counter`.
-        moments, first = sorted(map(itemgetter(1), complete)), 0
-        while first < len(moments):
-            behind = bisect_right(moments, moments[first], first)
-            self._latency.record(now - moments[first], behind - first)
-            first = behind
-        rows: Iterable[SentRow | None] = map(itemgetter(2), complete)
+        rows: Iterable[SentRow | None] | None = None
         if self.is_retrying:
-            messages = [record[0] for record in complete]
-            rows = self._book.done(messages)
+            rows = self._book.done(complete)
             self.positions.advance()
-            self._dead_letters.done(messages)
+            self._dead_letters.done(complete)
         ack = self._spout.ack
         # Most spouts leave `ack` as it is: then the calls are spared.
         if getattr(ack, "__func__", None) is not Spout.ack:
-            for record, row in zip(complete, rows, strict=True):
-                self._call(ack, record[0], row, now)
+            for message, row in map(self._split, complete) if rows is None else zip(complete, rows, strict=True):
+                self._call(ack, message, row, now)
 
-    def _failed(self, record: PendingMessage, why: str, now: float, root: int = 0) -> None:
-        message, _, row = record
+    def _failed(self, record: Any, why: str, now: float, root: int = 0) -> None:
+        message, row = self._split(record)
         if not self.is_retrying:
             self._unresolved.failed((message,))
             self._call(self._spout.fail, message, row, now)
@@ -295,19 +290,19 @@ class SourceMessages:
             alone: no other root was in flight there.
             now: monotonic seconds.
         """
-        suspected = [message for message, _, _ in self.pending.find(dict.fromkeys(suspects))] if suspects else []
+        suspected = [message for message, _ in map(self._split, self.pending.find(dict.fromkeys(suspects)))]
         drained = self.pending.drain()
         if self._task.observer is not None:
             self._task.observer.messages_decided(self._task.id, "reset", list(drained), drained)
         lost = list(drained.values())
         self._counters.reset += len(lost)
         if not self.is_retrying:
-            for message, _, row in lost:
+            for message, row in map(self._split, lost):
                 self._unresolved.failed((message,))
                 self._call(self._spout.fail, message, row, now)
             return
         self._dead_letters.resend()
-        self._book.lost([message for message, _, _ in lost])
+        self._book.lost(lost)
         alone = alone and len(suspects) == len(suspected) == 1
         for given_up in self._book.suspect(suspected, alone):
             self._give_up(given_up, suspects[0])
@@ -333,7 +328,7 @@ class SourceMessages:
 
     def positions_of(self, roots: Iterable[int]) -> bytes:
         """Return the positions of those of the roots that are pending here as a packed array; nothing where none is."""
-        found = self.positions.positions_of([message for message, _, _ in self.pending.find(roots)])
+        found = self.positions.positions_of([message for message, _ in map(self._split, self.pending.find(roots))])
         return pack_or_say_each(self._codec, found) if found else b""
 
     def validate(self) -> None:

@@ -54,11 +54,11 @@ def test_a_message_that_is_forgotten_is_told(delivery: str, is_drained: bool, mo
     completed = SourceMessages._completed
     forgotten: list[Any] = []
 
-    def forget(self: SourceMessages, complete: list[Any], now: float) -> None:
+    def forget(self: SourceMessages, complete: list[Any], emitted: list[tuple[float, int]], now: float) -> None:
         if complete and not forgotten:
             forgotten.append(complete.pop(0))
-            self._book.done([forgotten[0][0]])
-        completed(self, complete, now)
+            self._book.done(forgotten)
+        completed(self, complete, emitted, now)
 
     assert is_well(run(delivery, is_drained=is_drained))
     monkeypatch.setattr(SourceMessages, "_completed", forget)

@@ -4,6 +4,7 @@ from topo.hot.compiled.acks import Acks
 from topo.hot.compiled.emit import Emit, EmitFour, EmitMessage, EmitMessageOne, EmitOne, EmitThree, EmitTwo
 from topo.hot.compiled.ids import Ids, has_suspect, traced_places
 from topo.hot.compiled.inputs import run_inputs
+from topo.hot.compiled.pending import Pending
 from topo.hot.compiled.rows import pack_rows, unpack_rows
 from topo.hot.compiled.share import share, share_ids
 from topo.hot.compiled.stays import stays
@@ -21,6 +22,7 @@ __all__ = [
     "EmitThree",
     "EmitTwo",
     "Ids",
+    "Pending",
     "Trees",
     "accumulate",
     "distinct_words",

@@ -132,16 +132,19 @@ cdef class Ids:
         return array("Q", self.column(count)).tolist()
 
     def unmarked_roots(self, count):
-        cdef bytearray column
+        return array("Q", self.unmarked_column(count)).tolist()
+
+    def unmarked_column(self, count):
+        cdef bytes column
         cdef char *words
         cdef Py_ssize_t at
         while True:
-            column = bytearray(self.column(count))
-            words = PyByteArray_AS_STRING(column)
+            column = self.column(count)
+            words = PyBytes_AS_STRING(column)  # before anything else has a reference to it
             for at in range(7, len(column), 8):
                 words[at] &= 0x1F
             if not _has_zero(words, len(column)):
-                return array("Q", bytes(column)).tolist()
+                return column
 
     def telescoped(self, Py_ssize_t count):
         cdef bytes states = PyBytes_FromStringAndSize(NULL, 8 * count + 8)

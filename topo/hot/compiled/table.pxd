@@ -9,6 +9,9 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
+cdef extern from *:
+    void __builtin_prefetch(const void *) noexcept nogil
+
 cdef struct Slot:
     uint64_t key
     uint64_t value
@@ -93,6 +96,15 @@ cdef inline Slot *table_find(const Table *table, uint64_t key) noexcept nogil:
         place = (place + 1) & table.mask
         number = table.index[place]
     return NULL
+
+cdef inline void table_hint(const Table *table, uint64_t key) noexcept nogil:
+    """Have the memory loaded that a search for a key reads first."""
+    __builtin_prefetch(&table.index[_place(table, key)])
+
+cdef inline const Slot *table_guess(const Table *table, uint64_t key) noexcept nogil:
+    """Return what is likely to be the slot of a key, unread, or NULL."""
+    cdef uint32_t number = table.index[_place(table, key)]
+    return &table.slots[number - 1] if number else NULL
 
 cdef inline Slot *table_add(Table *table, uint64_t key, int64_t age) except NULL nogil:
     """Return a new slot behind all others, with nothing in it, for a key that the table does not have."""

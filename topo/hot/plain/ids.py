@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from random import Random
 
-from topo.hot.plain.words import Column, xor_words
+from topo.hot.plain.words import Column, unpack_words, xor_words
 from topo.ids import ID_BYTES
 
 _UNMARKED = bytes(byte & 0x1F for byte in range(256))
@@ -54,12 +54,16 @@ class Ids:
 
     def unmarked_roots(self, count: int) -> list[int]:
         """Return `count` independent non-zero ids without any of the three marks of `topo.ids`."""
+        return unpack_words(self.unmarked_column(count))
+
+    def unmarked_column(self, count: int) -> bytes:
+        """Return the same as a column."""
         while True:
             column = bytearray(self.column(count))
             highest = slice(ID_BYTES - 1, None, ID_BYTES)
             column[highest] = column[highest].translate(_UNMARKED)
             if _ZERO not in column:
-                return array("Q", bytes(column)).tolist()
+                return bytes(column)
 
     def telescoped(self, count: int) -> tuple[array[int], bytes]:
         """Draw `count` edge ids whose XOR over any contiguous run is one operation.

@@ -11,15 +11,18 @@ message stays where it is, and when its bucket is dropped before its time it goe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from topo.hot.plain.rotating_map import RotatingMap, Rotation
+from topo.hot.plain.words import Column, unpack_words
 
 R = TypeVar("R")
 
 _BUCKETS = 11
 _ABSENT: Any = object()
+_record, _moment = itemgetter(0), itemgetter(1)
 
 
 class Pending(Generic[R]):
@@ -35,40 +38,50 @@ class Pending(Generic[R]):
 
     def __init__(self, message_timeout_s: float | None, now: float, buckets: int = _BUCKETS) -> None:
         period_s = None if message_timeout_s is None else message_timeout_s / (buckets - 1)
-        self._map: RotatingMap[int, R] = RotatingMap(buckets)
+        self._map: RotatingMap[int, tuple[R, float]] = RotatingMap(buckets)
         self._rotation = Rotation(period_s, buckets, now)
         self._rotations = 0
         self._touched: dict[int, int] = {}
         """Roots touched in the last `buckets` rotations, with the number of rotations at their last touch."""
         self.late_acks = 0
 
-    def collides(self, roots: Sequence[int]) -> bool:
-        """Whether one of `roots` is pending or occurs twice. The task then draws the whole batch again."""
-        drawn = set(roots)
-        return len(drawn) < len(roots) or not self._map.entries.keys().isdisjoint(drawn)
-
-    def add(self, roots: Sequence[int], records: Iterable[R]) -> None:
-        """Remember a batch of emitted messages, in order of emission. `roots` must not collide.
+    def add(self, roots: Column, records: Sequence[R], now: float) -> bool:
+        """Remember a batch of messages that are emitted at `now`, in order of emission.
 
         Call `expire` first with the same moment, read after whatever may have blocked: a rotation that is late also ages what
         was added while it was late.
-        """
-        self._map.entries.update(zip(roots, records, strict=True))
 
-    def take(self, roots: Sequence[int]) -> list[R]:
-        """Remove the roots of a verdict. Returns the records found, in the order of `roots`; others count as late."""
-        before = len(self._map)
-        found = list(map(self._map.entries.pop, roots, repeat(_ABSENT)))
-        late = len(found) - (before - len(self._map))
+        Returns:
+            False, and nothing is added, if one of `roots` is pending or occurs twice. The task draws the whole batch again.
+        """
+        drawn, entries = unpack_words(roots), self._map.entries
+        if len(drawn) != len(records):
+            raise ValueError(f"{len(drawn)} roots and {len(records)} records")
+        if not entries.keys().isdisjoint(distinct := set(drawn)) or len(distinct) < len(drawn):
+            return False
+        entries.update(zip(drawn, zip(records, repeat(now)), strict=True))
+        return True
+
+    def complete(self, roots: Column) -> tuple[list[R], list[tuple[float, int]]]:
+        """Remove the roots of a verdict; those that are not pending count as late.
+
+        Returns:
+            The records found, in the order of `roots`; and the moments at which they were added, in order, each with the number
+            of them.
+        """
+        words, before = unpack_words(roots), len(self._map)
+        found: list[tuple[R, float]] = list(map(self._map.entries.pop, words, repeat(_ABSENT)))
+        late = len(words) - (before - len(self._map))
         if late:
             self.late_acks += late
-            found = [record for record in found if record is not _ABSENT]
-        return found
+            found = [pair for pair in found if pair is not _ABSENT]
+        # Few bursts have emitted them: sorted, their moments are counted in a third of the instructions of a `Counter`.
+        moments = [(moment, len(list(same))) for moment, same in groupby(sorted(map(_moment, found)))]
+        return list(map(_record, found)), moments
 
     def find(self, roots: Iterable[int]) -> list[R]:
         """Return the records of those roots that are pending, and leave them there."""
-        found: list[Any] = list(map(self._map.entries.get, roots, repeat(_ABSENT)))
-        return [record for record in found if record is not _ABSENT] if _ABSENT in found else found
+        return [self._map.entries[root][0] for root in roots if root in self._map.entries]
 
     def touch(self, root: int) -> bool:
         """Start the timeout of a root again. False, and counted as late, if it is not pending."""
@@ -87,7 +100,7 @@ class Pending(Generic[R]):
 
         Several are due when the owner has stood still, maybe together with those whose verdicts it waits for: that counts as one.
         """
-        dropped: dict[int, R] = {}
+        dropped: dict[int, tuple[R, float]] = {}
         if self._rotation.due(now):
             dropped = self._map.rotate()
             self._rotations += 1
@@ -96,7 +109,7 @@ class Pending(Generic[R]):
                 self._touched = {root: moment for root, moment in self._touched.items() if moment > dead}
                 kept = {root: dropped.pop(root) for root in list(dropped) if root in self._touched}
                 self._map.put_oldest(kept)
-        return dropped
+        return {root: record for root, (record, _) in dropped.items()}
 
     @property
     def next_deadline(self) -> float | None:
@@ -105,12 +118,12 @@ class Pending(Generic[R]):
 
     def items(self) -> Iterator[tuple[int, R]]:
         """Roots and records in order of emission. Do not change the map while iterating."""
-        return self._map.items()
+        return ((root, record) for root, (record, _) in self._map.items())
 
     def drain(self) -> dict[int, R]:
         """Empty the map, as at a new epoch. Returns the records by root, in order of emission."""
         self._touched = {}
-        return self._map.drain()
+        return {root: record for root, (record, _) in self._map.drain().items()}
 
     def __contains__(self, root: object) -> bool:
         return root in self._map

@@ -23,7 +23,7 @@ from topo.emission.emission import Emission
 from topo.emission.emitter import StreamRows
 from topo.emission.output_watermarks import OutputWatermarks
 from topo.errors import EmitError, UnsupportedValueError
-from topo.hot import pack_words
+from topo.hot import Column, pack_rows, pack_words, unpack_words
 from topo.task.events import RoutesChanged
 from topo.task.guarantees.checkpointed_partitions import CheckpointedPartitions
 from topo.task.guarantees.output_state import OutputState
@@ -192,7 +192,7 @@ class CheckpointedSource(SourceGuarantee):
 
     def _digest(self, values: Any) -> int:
         try:
-            return crc32(self._digests.pack_value(values)) or 1
+            return crc32(pack_rows(values) or self._digests.pack_value(values)) or 1
         except UnsupportedValueError:
             return ANY_VALUES
 
@@ -231,10 +231,10 @@ class CheckpointedSource(SourceGuarantee):
         # In this order, so that the bytes of a part stay what they were.
         return Snapshot(values={"watermark": output["watermark"], "source": source, **output})
 
-    def on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
+    def on_verdicts(self, kind: FrameKind, roots: Column, now: float) -> None:
         """Barriers have come through."""
         if kind is FrameKind.ACKED:
-            for root in roots:
+            for root in unpack_words(roots):
                 checkpoint = self._barriers.pop(root, None)
                 if checkpoint is not None:
                     self._barrier_acked(checkpoint)

@@ -16,6 +16,7 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import RetryingSpout, Spout
 from topo.emission.emission import Emission
 from topo.emission.emitter import StreamRows
+from topo.hot import Column
 from topo.task.events import RoutesChanged
 from topo.task.guarantees.base import IdSender
 from topo.task.parts import TaskParts
@@ -185,7 +186,7 @@ class SourceGuarantee(ABC):
         """Give up a row that was sent, or is to be sent, under these roots."""
 
     @abstractmethod
-    def on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
+    def on_verdicts(self, kind: FrameKind, roots: Column, now: float) -> None:
         """An acker has decided on roots that were drawn here."""
 
     @abstractmethod

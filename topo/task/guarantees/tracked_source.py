@@ -13,7 +13,7 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import Spout
 from topo.emission.emission import Emission
 from topo.emission.emitter import StreamRows
-from topo.hot import Column, pack_words
+from topo.hot import Column, pack_words, unpack_words
 from topo.ids import ID_BYTES, REPLAYED_BIT, SUSPECT_BIT
 from topo.task.events import RoutesChanged
 from topo.task.guarantees.source import SourceGuarantee, SourceStart
@@ -124,33 +124,35 @@ class TrackedSource(SourceGuarantee):
                 sent = [sent[place] for place in places] if sent else None
                 if not messages:
                     return
-        records = kept.records(messages, sent, now)
+        records = kept.records(messages, sent)
         if not self._acker_routes.ackers or not self._emission.has_readers(stream):
             self.admit_untracked(stream)
-            kept.complete_unsent(records)
+            kept.complete_unsent(records, now)
             return
         roots = self._draw_roots(messages, first_time)
-        while self._pending.collides(roots):
+        while not self._pending.add(roots, records, now):
             roots = self._draw_roots(messages, first_time)
         if self._state.observer is not None:
-            self._state.observer.messages_pending(self.task, roots, messages, now)
-        self._pending.add(roots, records)
+            self._state.observer.messages_pending(self.task, unpack_words(roots), messages, now)
         if unreadable := self._emission.drop_unreadable(stream):
-            failed = {roots[row]: error for row, _, error in unreadable}
+            words = unpack_words(roots)
+            failed = {words[row]: error for row, _, error in unreadable}
             for root, error in failed.items():
                 self._fail((root,), error)
             self._owe_inits(pack_words(failed), bytes(ID_BYTES * len(failed)))
-            roots = [root for root in roots if root not in failed]
+            roots = pack_words(root for root in words if root not in failed)
 
         def reject(row: int, error: Exception) -> None:
-            self._fail((roots[row],), error)
+            self._fail(unpack_words(roots[ID_BYTES * row : ID_BYTES * row + ID_BYTES]), error)
             self._reports.record(error, now)
 
-        self._emission.messages(stream, pack_words(roots), reject, self._owe_inits)
+        self._emission.messages(stream, roots, reject, self._owe_inits)
         if self._fails or len(self._init_roots) >= self._state.config.batch_size * ID_BYTES:
             self._flush_ids()
 
-    def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> list[int]:
+    def _draw_roots(self, messages: Sequence[Any], first_time: bool) -> bytes:
+        if first_time and self._state.lookout is None:
+            return self._ids.unmarked_column(len(messages))
         roots = self._ids.unmarked_roots(len(messages))
         if self._state.lookout is not None:
             self._state.lookout.roots_drawn(self.task, roots)
@@ -159,7 +161,7 @@ class TrackedSource(SourceGuarantee):
                 roots[place] |= REPLAYED_BIT
             for place in self.source_messages.once_suspected(messages):
                 roots[place] |= SUSPECT_BIT
-        return roots
+        return pack_words(roots)
 
     def _lose_row(self, values: Any, roots: Sequence[int], error: Exception) -> None:
         if roots:
@@ -217,16 +219,17 @@ class TrackedSource(SourceGuarantee):
 
     # -- decided ---------------------------------------------------------------------------------------------------------
 
-    def on_verdicts(self, kind: FrameKind, roots: Sequence[int], now: float) -> None:
+    def on_verdicts(self, kind: FrameKind, roots: Column, now: float) -> None:
         """Trees are complete, have failed, or are kept open by a bolt."""
         if kind is FrameKind.ACKED:
             self.source_messages.complete(roots, now)
         elif kind is FrameKind.FAILED:
             self.source_messages.fail(roots, now)
         else:
+            words = unpack_words(roots)
             if self._state.observer is not None:
-                self._state.observer.messages_kept(self.task, roots)
-            for root in roots:
+                self._state.observer.messages_kept(self.task, words)
+            for root in words:
                 self._pending.touch(root)
 
     def on_time(self, now: float) -> None:

@@ -311,7 +311,7 @@ class SpoutRunner:
             if frame.kind is FrameKind.OPEN:
                 inbound.opened(edge, frame)
             else:
-                source.on_verdicts(frame.kind, frame.root_list(), now)
+                source.on_verdicts(frame.kind, frame.roots, now)
             inbound.processed(edge, frame, now)
         if source.timed is not None:
             source.timed.on_time(now)

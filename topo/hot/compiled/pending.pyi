@@ -1,0 +1,1 @@
+from topo.hot.plain.pending import Pending as Pending
