@@ -27,8 +27,16 @@ cdef extern from *:
     ctypedef struct arrayobject:
         Py_ssize_t allocated
         int ob_exports
+    void __builtin_prefetch(const void *) noexcept nogil
     void Py_SET_SIZE(PyObject *column, Py_ssize_t count)
     void SET_ITEMS(arrayobject *column, void *items)
+
+cdef enum:
+    AHEAD = 8  # panes from one stage of `_hold_each` to the next
+
+cdef struct _Slots:
+    PyObject *kind  # of the panes; NULL where its attributes are not slots
+    Py_ssize_t roots, edges, counts  # offsets
 
 cdef frozenset _ATOMS = ATOMS
 cdef int64_t _FAR = <int64_t>1 << 61
@@ -167,41 +175,75 @@ cdef inline int _append(array column, uint64_t word) except -1:
 
 
 def hold_run(list positions, keys, roots, edges, panes, make, bytearray held):
-    cdef Py_ssize_t position, count = len(held)
-    cdef Py_ssize_t at_roots = -1, at_edges = -1, at_counts = -1
-    cdef array of_roots, of_edges
-    cdef PyObject *found
-    cdef PyObject *its_roots
-    cdef PyObject *its_edges
-    cdef object kind = None
+    cdef Py_ssize_t position
+    cdef list found = []
+    cdef PyObject *one
     if not (type(keys) is list and type(panes) is dict and _is_words(roots) and _is_words(edges)):
         return hold_run_plainly(positions, keys, roots, edges, panes, make, held)
-    of_roots, of_edges = roots, edges
-    for position in positions:
-        # Looked at each time: hash and equality of a key are user code.
-        if not 0 <= position < min(count, len(of_roots), len(of_edges), len(<list>keys), len(held)):
+    try:
+        for position in positions:
+            if not 0 <= position < len(<list>keys):
+                raise IndexError("a position outside of its batch")
+            key = (<list>keys)[position]
+            one = PyDict_GetItemWithError(panes, key)
+            if one == NULL:
+                pane = make()
+                (<dict>panes)[key] = pane
+                found.append(pane)
+            else:
+                found.append(<object>one)
+    finally:
+        # Those before one whose key raises are held.
+        _hold_each(positions, found, roots, edges, held)
+
+
+cdef int _hold_each(list positions, list panes, array roots, array edges, bytearray held) except -1:
+    """Append ids to panes. They lie apart in memory: what a pane needs is loaded while those before it take their ids."""
+    cdef Py_ssize_t step, at, position, count = len(panes)
+    cdef _Slots slots
+    cdef PyObject *its_roots
+    cdef PyObject *its_edges
+    if not count:
+        return 0
+    kind = type(panes[0])
+    slots.roots, slots.edges, slots.counts = offset_of(kind, "roots"), offset_of(kind, "edges"), offset_of(kind, "counts")
+    slots.kind = <PyObject *>kind if min(slots.roots, slots.edges, slots.counts) >= 0 else NULL
+    for step in range(count + 3 * AHEAD):
+        if step < count:
+            __builtin_prefetch(<char *><PyObject *>panes[step])
+            __builtin_prefetch(<char *><PyObject *>panes[step] + 64)
+        at = step - AHEAD
+        if 0 <= at < count and _find_arrays(panes[at], &slots, &its_roots, &its_edges):
+            __builtin_prefetch(its_roots)
+            __builtin_prefetch(its_edges)
+        at -= AHEAD
+        if 0 <= at < count and _find_arrays(panes[at], &slots, &its_roots, &its_edges):
+            __builtin_prefetch((<array>its_roots).data.as_ulonglongs + len(<array>its_roots))
+            __builtin_prefetch((<array>its_edges).data.as_ulonglongs + len(<array>its_edges))
+        at -= AHEAD
+        if at < 0:
+            continue
+        pane, position = panes[at], positions[at]
+        if not 0 <= position < min(len(roots), len(edges), len(held)):
             raise IndexError("a position outside of its batch")
-        key = (<list>keys)[position]
-        found = PyDict_GetItemWithError(panes, key)
-        if found == NULL:
-            pane = make()
-            (<dict>panes)[key] = pane
-        else:
-            pane = <object>found
         held[position] = 1
-        if type(pane) is not kind:
-            kind = type(pane)
-            at_roots, at_edges, at_counts = offset_of(kind, "roots"), offset_of(kind, "edges"), offset_of(kind, "counts")
-        if at_roots >= 0 and at_edges >= 0 and at_counts >= 0 and slot_of(pane, at_counts) == <PyObject *>None:
-            its_roots, its_edges = slot_of(pane, at_roots), slot_of(pane, at_edges)
-            if its_roots != NULL and its_edges != NULL and _are_arrays(<object>its_roots, <object>its_edges):
-                _append(<array>its_roots, of_roots.data.as_ulonglongs[position])
-                _append(<array>its_edges, of_edges.data.as_ulonglongs[position])
-                continue
-        pane.roots.append(of_roots[position])
-        pane.edges.append(of_edges[position])
-        if pane.counts is not None:
-            pane.counts.append(1)
+        if _find_arrays(pane, &slots, &its_roots, &its_edges) and slot_of(pane, slots.counts) == <PyObject *>None:
+            _append(<array>its_roots, roots.data.as_ulonglongs[position])
+            _append(<array>its_edges, edges.data.as_ulonglongs[position])
+        else:
+            pane.roots.append(roots[position])
+            pane.edges.append(edges[position])
+            if pane.counts is not None:
+                pane.counts.append(1)
+    return 0
+
+
+cdef inline bint _find_arrays(pane, const _Slots *slots, PyObject **its_roots, PyObject **its_edges) noexcept:
+    """Find the arrays of a pane; False where it has something else."""
+    if slots.kind == NULL or type(pane) is not <object>slots.kind:
+        return False
+    its_roots[0], its_edges[0] = slot_of(pane, slots.roots), slot_of(pane, slots.edges)
+    return its_roots[0] != NULL and its_edges[0] != NULL and _are_arrays(<object>its_roots[0], <object>its_edges[0])
 
 
 cdef inline bint _are_arrays(one, other):
