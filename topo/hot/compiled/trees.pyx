@@ -15,15 +15,22 @@ from topo.hot.compiled.table cimport (
     DEAD,
     Slot,
     Table,
+    __builtin_prefetch,
     table_add,
     table_clear,
     table_close,
     table_find,
+    table_guess,
+    table_hint,
     table_open,
     table_remove,
 )
 
 from topo.hot.plain.trees import Verdicts
+
+
+cdef enum:
+    AHEAD = 8  # roots between asking for memory and reading it
 
 
 cdef class _Roots:
@@ -131,6 +138,10 @@ cdef class Trees:
         cdef uint64_t root
         try:
             for at in range(count):
+                if at + 2 * AHEAD < count:
+                    table_hint(&self._table, word_at(of_roots.buf, at + 2 * AHEAD))
+                if at + AHEAD < count:
+                    __builtin_prefetch(table_guess(&self._table, word_at(of_roots.buf, at + AHEAD)))
                 root = word_at(of_roots.buf, at)
                 slot = table_find(&self._table, root)
                 if slot == NULL:
