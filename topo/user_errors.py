@@ -186,6 +186,11 @@ def message_of(error: BaseException) -> str:
         return f"(its text cannot be read: {type(broken).__name__})"
 
 
+def kind_and_message(error: BaseException) -> str:
+    """Return an exception in one line, as Python ends a traceback with it, even if its `__str__` raises."""
+    return f"{type(error).__name__}: {message_of(error)}"
+
+
 _ErrorKey = tuple[str, str, int | str]
 
 

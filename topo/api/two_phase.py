@@ -12,6 +12,7 @@ from topo.api.bolt import Bolt, Collector, WithRequiredFields
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.errors import SinkBlockedError, TopoEnvironmentError
+from topo.user_errors import message_of
 
 _MOST_WAITING = 100_000
 """Tuples of the next batch that a sink takes at most while it repeats the last one."""
@@ -254,7 +255,7 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
 
     def _report_repeated(self, error: BaseException) -> None:
         """Report an error for which a batch is repeated: one row, not one at each tick."""
-        text = str(error)
+        text = message_of(error)
         if text != self._repeated_for:
             self._repeated_for = text
             self._collector.report_error(error)

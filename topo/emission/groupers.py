@@ -20,7 +20,7 @@ from topo.emission.shuffle_shares import ShuffleShares
 from topo.errors import EmitError
 from topo.hot import EVERY_ROW, Column, RowShare, Selection, share
 from topo.keys import route_of, second_hash
-from topo.user_errors import message_of
+from topo.user_errors import kind_and_message
 
 R = TypeVar("R")
 Rows = Sequence[tuple[Any, ...]]
@@ -270,4 +270,4 @@ class CustomGrouper:
 
 
 def _raised(error: Exception) -> EmitError:
-    return EmitError(f"a custom grouping raised {type(error).__name__}: {message_of(error)}")
+    return EmitError(f"a custom grouping raised {kind_and_message(error)}")

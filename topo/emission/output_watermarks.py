@@ -27,7 +27,7 @@ from topo.operators.time.watermarks import (
     WatermarkSource,
     WatermarksWithIdleness,
 )
-from topo.user_errors import blame
+from topo.user_errors import blame, kind_and_message
 from topo.wire.frames import MAX_WATERMARK, MIN_WATERMARK
 
 UnreadableRows = dict[int, Exception]
@@ -211,7 +211,7 @@ class OutputWatermarks:
         try:
             stamp = reader(row)
         except Exception as error:
-            raise EmitError(f"{who}: no timestamp of {row!r}: {type(error).__name__}: {error}") from error
+            raise EmitError(f"{who}: no timestamp of {row!r}: {kind_and_message(error)}") from error
         if stamp is None:
             return None
         whole = index(stamp) if hasattr(stamp, "__index__") else stamp

@@ -48,6 +48,7 @@ from topo.streams.process import KeyedProcess
 from topo.streams.process_bolts import FirstBolt, KeyedProcessBolt
 from topo.streams.records import KEY, UNKNOWN, Layout, layout_of
 from topo.streams.window_bolts import LATE_STREAM, batch_bolt, window_bolt
+from topo.user_errors import kind_and_message
 
 _ONE_TO_ONE = STEPS - {"flat_map", "filter", "only", "branch", "parse_json"}
 
@@ -335,7 +336,7 @@ class Lowering:
             try:
                 self._copies[key] = deepcopy(given)
             except Exception as error:
-                what = f"{type(given).__name__} cannot be copied for each task ({type(error).__name__}: {error})"
+                what = f"{type(given).__name__} cannot be copied for each task ({kind_and_message(error)})"
                 raise UserError(f"{place}: {what}; make its parts in open()") from error
         return self._copies[key]
 

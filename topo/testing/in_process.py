@@ -34,6 +34,7 @@ from topo.testing.script import ScriptedSpout
 from topo.tracking.suspects import InFlightTuples
 from topo.transport.base import Outlet
 from topo.transport.memory import MemoryNetwork, MemoryRouter, MemoryTransport
+from topo.user_errors import kind_and_message
 from topo.wire import control
 from topo.wire.codec import Codec, split_packed
 from topo.wire.envelope import unpack
@@ -383,7 +384,7 @@ class InProcessCluster:
         try:
             self._build(task, host)
         except Exception as error:
-            why = f"its component could not be made: {type(error).__name__}: {error}"
+            why = f"its component could not be made: {kind_and_message(error)}"
             self._ended.append(WorkerEnd(worker, incarnation, why))
         else:
             self.hosts[worker] = host

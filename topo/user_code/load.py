@@ -26,6 +26,7 @@ from topo.errors import ConfigError, NotFoundError, TopoError, UserError
 from topo.storage.state_folder import near_misses
 from topo.user_code.copy import PICKLE, TopologyReference, find_file, not_copied, parse_reference
 from topo.user_code.files import ORIGIN, code_of, hash_of_code, is_installed, module_name, package_of, root_of, top_level_names
+from topo.user_errors import kind_and_message
 from topo.wire.serializers import SerializerRegistry
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
@@ -364,9 +365,8 @@ class _blaming_user:
         trace = "".join(traceback.format_list(frames) + traceback.format_exception_only(error))
         origin = _origin_of(self._root)
         file = copied.replace(str(self._root), origin)
-        what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}".replace(
-            str(self._root), origin
-        )
+        what = f"SyntaxError: {error.msg}" if isinstance(error, SyntaxError) else kind_and_message(error)
+        what = what.replace(str(self._root), origin)
         message = f"{self._doing} {self._file.name} failed: {what} ({file}, line {line}){self._hint(error, origin)}"
         raise CodeError(message, file, line, trace.replace(str(self._root), origin)) from error
 

@@ -22,6 +22,7 @@ import msgspec
 from topo.api.topology import TYPE_CODES
 from topo.errors import ConfigError, FrameError, UnsupportedValueError
 from topo.nesting import check_depth
+from topo.user_errors import kind_and_message
 from topo.wire.structures import CODES, EXACT, FROZENSET, NATIVE, SET, Structure, Unfit, build, structure_of
 
 FIRST_USER_CODE, LAST_USER_CODE = TYPE_CODES[0], TYPE_CODES[-1]
@@ -151,7 +152,7 @@ class SerializerRegistry:
         except MemoryError:
             raise
         except Exception as error:
-            raise UnknownType(cls.__qualname__, f"its serializer failed: {type(error).__name__}: {error}") from error
+            raise UnknownType(cls.__qualname__, f"its serializer failed: {kind_and_message(error)}") from error
 
     def _encode_structure(self, value: Any, levels: int) -> Any:
         cls = type(value)
@@ -198,7 +199,7 @@ class SerializerRegistry:
             raise
         except Exception as error:
             size = f"{len(data)} byte{'s' if len(data) != 1 else ''}"
-            raise FrameError(f"{size} cannot be decoded as {cls.__qualname__}: {type(error).__name__}: {error}") from error
+            raise FrameError(f"{size} cannot be decoded as {cls.__qualname__}: {kind_and_message(error)}") from error
 
     def _decode_structure(self, code: int, data: bytes, levels: int, spend: Callable[[Any], Any] | None) -> Any:
         hooks = {} if spend is None else {"list_hook": spend, "object_hook": spend}

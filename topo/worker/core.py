@@ -22,7 +22,7 @@ from topo.task.commands import SendFrame, TaskCommand
 from topo.task.events import FrameArrived, Idle, RoutesChanged, TaskEvent, Turn
 from topo.task.guarantees.tracked_source import TrackedSource
 from topo.task.task import Task
-from topo.user_errors import message_of
+from topo.user_errors import kind_and_message
 from topo.wire import control
 from topo.wire.envelope import unpack
 
@@ -360,7 +360,7 @@ class Worker:
             self._tracker.keep()
             for command in task.crashed(error, now):
                 self._dispatch(command)
-            what = f"{type(error).__name__}: {message_of(error)}"
+            what = kind_and_message(error)
             self.exit = WorkerExit(EXIT_CRASHED, f"component {task.component_id!r} raised {what}")
             return
         finally:

@@ -13,6 +13,7 @@ from topo.api.topology import Topology
 from topo.api.watermarks import WatermarkStrategy
 from topo.errors import UserError
 from topo.task.router_factory import custom_groupings
+from topo.user_errors import kind_and_message
 from topo.worker.blocking import BlockingSpoutRunner
 
 
@@ -78,6 +79,6 @@ def _copy(component: Any, component_id: str) -> Any:
     except Exception as error:
         raise UserError(
             f"component {component_id!r} has several tasks in this worker, and its one instance cannot be copied "
-            f"({type(error).__name__}: {error}); make the instance in the function that builds the topology, not in an imported "
+            f"({kind_and_message(error)}); make the instance in the function that builds the topology, not in an imported "
             "module"
         ) from error

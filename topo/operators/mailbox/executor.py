@@ -16,6 +16,7 @@ from topo.operators.mailbox.mailbox import (
     RejectedExecution,
     TaskMailbox,
 )
+from topo.user_errors import kind_and_message
 
 CALL_PRIORITY: Final = 0
 """Above the least: while a call yields, the task's own mails and the deferrable ones stay in the mailbox."""
@@ -82,7 +83,7 @@ class MailboxExecutor:
             try:
                 mail.run()
             except Exception as error:
-                raise MailFailed(f"a mail failed: {mail.description or 'no description'}: {error!r}") from error
+                raise MailFailed(f"a mail failed: {mail.description or 'no description'}: {kind_and_message(error)}") from error
             return True
         finally:
             self._is_yielding = outer

@@ -9,6 +9,7 @@ from typing import Any
 
 from topo.errors import UnsupportedStateError
 from topo.hot import ATOMS, stays
+from topo.user_errors import message_of
 
 
 def all_stay(values: Sequence[Any]) -> bool:
@@ -32,7 +33,7 @@ def independent(value: Any) -> Any:
     try:
         return copy.deepcopy(value)
     except Exception as error:
-        raise UnsupportedStateError(f"{kind.__name__} cannot be copied: {error}") from error
+        raise UnsupportedStateError(f"{kind.__name__} cannot be copied: {message_of(error)}") from error
 
 
 def independent_rows(rows: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from topo.errors import TopoInternalError
+from topo.user_errors import kind_and_message
 
 MOST_IN_VAIN = 100
 """Errors in a row between which no timer begins to fire."""
@@ -34,5 +35,5 @@ def fire_all(fire: Callable[[], object], raised: Callable[[Exception], object], 
             in_vain = in_vain + 1 if number == last else 0
             last = number
             if in_vain >= MOST_IN_VAIN:
-                what = f"{type(error).__name__}: {error}"
+                what = kind_and_message(error)
                 raise TopoInternalError(f"timers cannot fire, and the error is not that of one: {what}") from error
