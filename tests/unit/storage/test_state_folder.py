@@ -222,6 +222,12 @@ def test_a_socket_folder_below_a_relative_tmpdir_has_a_path_for_clients_elsewher
     assert make_socket_folder({"TMPDIR": "."}).parent == tmp_path
 
 
+def test_sockets_without_a_place_that_can_be_written_to_are_refused_with_the_fix(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(TopoEnvironmentError, match=r"cannot make a folder for sockets: .*; set TMPDIR to a folder of your own"):
+        make_socket_folder({"TMPDIR": str(tmp_path / "file")})
+
+
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_lock_of_a_folder_that_was_removed_meanwhile_is_refused(tmp_path: Path, is_replaced: bool) -> None:
     """The lock of the removed folder excludes no process from the folder that takes its place."""
