@@ -81,6 +81,23 @@ def test_an_api_server_without_a_port_is_refused(master: str) -> None:
         address_of_driver(SparkCluster(master=master))
 
 
+def test_a_host_that_does_not_answer_does_not_hold_up_the_end() -> None:
+    """Else Spark waits two minutes for it wherever it removes data of jobs that have ended, and holds a lock meanwhile."""
+    settings = spark_settings(SparkCluster(master="spark://m:7077"), "t", 4, "10.0.0.1")
+    assert settings["spark.cleaner.referenceTracking.blocking"] == "false"
+
+
+@pytest.mark.parametrize("master", ["10.0.0.1:7077", "http://10.0.0.1:7077", "yarn://10.0.0.1:8032", ""])
+def test_what_is_no_spark_master_is_refused_before_spark_starts(master: str) -> None:
+    with pytest.raises(UserError, match=f"'{master}' is not the URL of a Spark master: write spark://host:7077"):
+        address_of_driver(SparkCluster(master=master))
+
+
+def test_a_name_of_the_driver_that_does_not_resolve_is_reported_with_its_setting() -> None:
+    with pytest.raises(TopoEnvironmentError, match=r"spark\.driver\.host=driver\.invalid is no address"):
+        address_of_driver(SparkCluster(master="local[2]", conf={"spark.driver.host": "driver.invalid"}))
+
+
 @pytest.mark.parametrize("host", [{}, {"spark.driver.host": "127.0.0.1"}])
 def test_a_spark_master_that_does_not_answer_is_reported_whatever_the_address_of_the_driver(host: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

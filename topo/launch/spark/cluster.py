@@ -36,6 +36,8 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     # Agents and workers are Python processes: the executor's own heap only supervises them.
     "spark.executor.memory": "512m",
+    # Else the end of a topology waits minutes for each host that does not answer.
+    "spark.cleaner.referenceTracking.blocking": "false",
     # The slot check waits, and knows when to give up.
     "spark.scheduler.minRegisteredResourcesRatio": "0",
 }

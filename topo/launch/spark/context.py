@@ -24,6 +24,7 @@ from topo.launch.spark.yarn import resource_managers
 from topo.storage.submitted import SparkCluster
 
 _LOG = logging.getLogger(__name__)
+_MASTERS = ("spark://", "k8s://", "local")
 _CONNECT_S = 3.0
 _END_S = 10.0
 _LOOK_S = 0.1
@@ -49,13 +50,17 @@ def address_of_driver(cluster: SparkCluster) -> str:
 
     Raises:
         TopoEnvironmentError: no Spark master answers, or there is no way to it.
-        UserError: the settings of a YARN are missing.
+        UserError: no Spark has such a master, or the settings of a YARN are missing.
     """
     if cluster.master == "yarn":
         return _address_towards_yarn(cluster.conf)
+    if not cluster.master.startswith(_MASTERS):
+        raise UserError(
+            f"{cluster.master!r} is not the URL of a Spark master: write spark://host:7077, k8s://https://host:443 or yarn"
+        )
     answering = _answering_master(cluster.master) if cluster.master.startswith("spark://") else None
     if "spark.driver.host" in cluster.conf:
-        return _address_of(cluster.conf["spark.driver.host"])
+        return _address_of(cluster.conf["spark.driver.host"], "spark.driver.host=")
     if answering is not None:
         return address_towards(answering[0])
     if cluster.master.startswith("k8s://"):
@@ -73,15 +78,15 @@ def _address_towards_yarn(conf: Mapping[str, str]) -> str:
             f"no ResourceManager of the YARN answers at {where}: {refused}; start it, or fix yarn-site.xml"
         )
     if "spark.driver.host" in conf:
-        return _address_of(conf["spark.driver.host"])
+        return _address_of(conf["spark.driver.host"], "spark.driver.host=")
     return _address_of(socket.gethostname()) if answering is None else address_towards(answering[0])
 
 
-def _address_of(name: str) -> str:
+def _address_of(name: str, setting: str = "") -> str:
     try:
         return socket.gethostbyname(name)
     except OSError as error:
-        raise TopoEnvironmentError(f"{name} is no address of this machine: {error}") from error
+        raise TopoEnvironmentError(f"{setting}{name} is no address of this machine: {error}") from error
 
 
 def _api_server(url: str) -> str:
