@@ -118,9 +118,11 @@ def tasks_table(console: Console, status: StatusReport) -> RenderableType:
 
 
 def workers_table(console: Console, status: StatusReport) -> RenderableType:
+    is_spread = len({row["host"] for row in status["workers"]} - {""}) > 1
     columns = [
         TableColumn("worker", lambda row: str(row["worker"]), 100),
         TableColumn("state", lambda row: str(row["state"]).lower(), 90, is_text=True),
+        *([TableColumn("host", lambda row: row["host"], 55, is_text=True)] if is_spread else []),
         TableColumn("pid", lambda row: str(row["pid"] or "-"), 50),
         TableColumn("tasks", lambda row: ",".join(map(str, row["tasks"])), 30, is_text=True),
         TableColumn("losses", lambda row: str(row["losses"]), 60),

@@ -148,3 +148,12 @@ def test_operators_of_a_program_of_streams_stand_with_their_component() -> None:
         ["count", "count", "at", "words.py:7,", "map", "at", "words.py:8"],
     ]
     assert ["component", "operators"] not in shown(200, status(row("source", "spout", operators=[])))
+
+
+def test_workers_on_several_hosts_are_shown_with_their_hosts() -> None:
+    given = status(row("source", "spout"))
+    alike = {"state": "LIVE", "tasks": [1], "losses": 2, "lost_why": "gone"}
+    given["workers"] = [{"worker": 0, "host": "alpha", "pid": 31, **alike}, {"worker": 1, "host": "", "pid": 0, **alike}]
+    assert ["0", "live", "31", "1", "2", "gone"] in shown(200, given)
+    given["workers"].append({"worker": 2, "host": "beta", "pid": 31, **alike})
+    assert ["0", "live", "alpha", "31", "1", "2", "gone"] in shown(200, given)
