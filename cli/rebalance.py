@@ -61,7 +61,12 @@ def command(
         except (AnswerTimeout, KeyboardInterrupt):
             talk(f"if {name} has ended, or ends now, nothing starts it again; `topo resume {name}` continues it")
             raise
-        wait_until_running(client.folder, deadline)
+        try:
+            wait_until_running(client.folder, deadline)
+        except click.ClickException:
+            if not client.folder.is_running():
+                talk(f"{name} has ended; `topo resume {name}` continues it, with the new numbers of tasks and workers")
+            raise
     if as_json:
         print_json(_facts(name, change, dry_run))
         return

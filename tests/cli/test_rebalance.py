@@ -81,6 +81,22 @@ def test_a_rebalance_that_cannot_store_its_numbers_names_the_way_on(mode: str, b
     assert json.loads(piped("status", "flow", "--json").out)["start"]["goes_on"]
 
 
+def open_few_files() -> None:
+    """Let this process and those that it starts open fewer files than a master needs."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+
+@pytest.mark.integration
+def test_a_rebalance_whose_start_fails_names_the_way_on(running: Path) -> None:
+    result = piped("rebalance", "flow", "-e", "double=3", preexec_fn=open_few_files)
+    assert result.code == 1
+    assert "open files, and the limit is 40" in result.err
+    assert "`topo resume flow` continues it, with the new numbers of tasks and workers" in result.err
+    assert piped("resume", "flow", "--wait").code == 0
+    assert tasks() == {"numbers": 1, "double": 3, "show": 1}
+    assert json.loads(piped("status", "flow", "--json").out)["start"]["goes_on"]
+
+
 @pytest.mark.integration
 def test_a_rebalance_says_what_it_did_and_lasts(running: Path, topo_home: Path) -> None:
     result = piped("rebalance", "flow", "-e", "double=3")
