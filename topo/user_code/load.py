@@ -104,15 +104,15 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
     gave, hint = f"{reference} gave", ""
     if callable(value):
         if isinstance(value, FunctionType):
-            function = f"{parsed.attribute}() at {file.name}:{value.__code__.co_firstlineno}"
+            function = f"{parsed.attribute}() at {_within(file)}:{value.__code__.co_firstlineno}"
             if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
                 raise UserError(f"{function} is `async def`, and topo calls it without an event loop: write `def`")
             gave, hint = f"{function} gave", "end it with `return flow` (the StreamBuilder), or `return builder.build()`"
-        arguments = bind_parameters(value, given, f"{parsed.attribute}() of {file.name}")
+        arguments = bind_parameters(value, given, f"{parsed.attribute}() of {_within(file)}")
         with _blaming_user(file, "building the topology of"), _no_arguments(file):
             value = value(**arguments)
     elif given:
-        raise UserError(f"{parsed.attribute} of {file.name} is no function and takes no parameters, but got {', '.join(given)}")
+        raise UserError(f"{parsed.attribute} of {_within(file)} is no function and takes no parameters, but got {', '.join(given)}")
     if isinstance(value, TopologySource):
         with _blaming_user(file, "building the topology of"):
             value = value.build_for_workers()
@@ -228,6 +228,11 @@ def _import(reference: TopologyReference, file: Path) -> tuple[ModuleType, bool]
         del sys.modules[name]
         raise
     return module, True
+
+
+def _within(file: Path) -> Path:
+    """Return the path of a file as the names of its packages: an `__init__.py` alone could be that of any."""
+    return file.relative_to(root_of(file))
 
 
 def _name_for(file: Path) -> str:
@@ -367,7 +372,7 @@ class _blaming_user:
         file = copied.replace(str(self._root), origin)
         what = f"SyntaxError: {error.msg}" if isinstance(error, SyntaxError) else kind_and_message(error)
         what = what.replace(str(self._root), origin)
-        message = f"{self._doing} {self._file.name} failed: {what} ({file}, line {line}){self._hint(error, origin)}"
+        message = f"{self._doing} {_within(self._file)} failed: {what} ({file}, line {line}){self._hint(error, origin)}"
         raise CodeError(message, file, line, trace.replace(str(self._root), origin)) from error
 
     def _hint(self, error: BaseException, origin: str) -> str:

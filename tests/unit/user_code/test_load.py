@@ -320,6 +320,13 @@ def test_what_the_users_function_raises_points_at_its_line(state: Path) -> None:
     assert "in topology" in caught.value.traceback and "in helper" in caught.value.traceback
 
 
+def test_a_package_that_raises_is_named(state: Path) -> None:
+    Path("shop").mkdir()
+    Path("shop", "__init__.py").write_text("1 / 0\n")
+    with pytest.raises(CodeError, match="importing shop/__init__.py failed: ZeroDivisionError"):
+        load_topology("shop")
+
+
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
