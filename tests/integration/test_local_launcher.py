@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
@@ -24,6 +25,7 @@ from topo.worker.spec import WorkerSpec
 pytestmark = pytest.mark.integration
 
 PATIENCE_S = 20.0
+PR_SET_CHILD_SUBREAPER = 36
 ONE, TWO = WorkerId(1), WorkerId(2)
 FIRST, SECOND = Incarnation(11), Incarnation(22)
 SLEEP = "import time; print('up', flush=True); time.sleep(1000)"
@@ -165,6 +167,23 @@ def test_a_killed_worker_takes_its_own_children_with_it(launch: Launch, folder: 
             os.kill(launcher.pids()[ONE], signal.SIGKILL)
         ends(launcher)
         until(lambda child=child: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the orphans")
+def test_orphans_of_a_killed_worker_are_collected_where_topo_is_given_them(launch: Launch, folder: TopologyFolder) -> None:
+    """As to the first process of a container. Else each killed worker would leave its children behind as zombies."""
+    linux = ctypes.CDLL(None)
+    assert linux.prctl(PR_SET_CHILD_SUBREAPER, 1) == 0
+    try:
+        launcher = launch("import subprocess, time; print(subprocess.Popen(['sleep', '1000']).pid, flush=True); time.sleep(1000)")
+        start(launcher)
+        until(lambda: output(folder).endswith("\n"))
+        orphan = int(output(folder))
+        os.kill(launcher.pids()[ONE], signal.SIGKILL)
+        ends(launcher)
+        until(lambda: launcher.poll() == [] and not psutil.pid_exists(orphan))
+    finally:
+        linux.prctl(PR_SET_CHILD_SUBREAPER, 0)
 
 
 def test_a_stopped_process_can_be_killed(launch: Launch, folder: TopologyFolder) -> None:

@@ -55,6 +55,7 @@ class LocalLauncher:
         self._command = list(command)
         self._spares = Spares(command, folder.workers, spares, early=early)
         self._children: dict[tuple[WorkerId, Incarnation], _Child] = {}
+        self._killed_groups: set[int] = set()
 
     def start(self, worker: WorkerId, incarnation: Incarnation, spec: WorkerSpec) -> None:
         """Start a worker, whose start file is written.
@@ -92,6 +93,7 @@ class LocalLauncher:
                 self._reap(child)
                 del self._children[worker, incarnation]
                 ended.append(WorkerEnd(worker, incarnation, self._describe(child)))
+        self._collect_orphans()
         return ended
 
     def stop(self, worker: WorkerId, incarnation: Incarnation, *, kill: bool) -> None:
@@ -122,6 +124,16 @@ class LocalLauncher:
         if child.descriptor is not None:
             os.close(child.descriptor)
             child.descriptor = None
+        self._killed_groups.add(child.process.pid)
+
+    def _collect_orphans(self) -> None:
+        """Reap what ended workers have left behind, if it is given to this process, as to the first one of a container."""
+        for group in tuple(self._killed_groups):
+            try:
+                while os.waitpid(-group, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                self._killed_groups.remove(group)
 
     def _describe(self, child: _Child) -> str:
         oom_killed = count_oom_kills() > child.oom_kills
