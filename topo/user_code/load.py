@@ -112,7 +112,9 @@ def load_topology(reference: str, parameters: Mapping[str, Any] | None = None) -
         with _blaming_user(file, "building the topology of"), _no_arguments(file):
             value = value(**arguments)
     elif given:
-        raise UserError(f"{parsed.attribute} of {_within(file)} is no function and takes no parameters, but got {', '.join(given)}")
+        raise UserError(
+            f"{parsed.attribute} of {_within(file)} is no function and takes no parameters, but got {', '.join(given)}"
+        )
     if isinstance(value, TopologySource):
         with _blaming_user(file, "building the topology of"):
             value = value.build_for_workers()

@@ -323,7 +323,7 @@ def test_what_the_users_function_raises_points_at_its_line(state: Path) -> None:
 def test_a_package_that_raises_is_named(state: Path) -> None:
     Path("shop").mkdir()
     Path("shop", "__init__.py").write_text("1 / 0\n")
-    with pytest.raises(CodeError, match="importing shop/__init__.py failed: ZeroDivisionError"):
+    with pytest.raises(CodeError, match=r"importing shop/__init__\.py failed: ZeroDivisionError"):
         load_topology("shop")
 
 
