@@ -17,6 +17,7 @@ Always encrypted, on loopback as well, and open to the holder of one key alone, 
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -253,6 +254,12 @@ class FeedListener:
         self._socket.send_multipart([peer, how, chunk, text], zmq.NOBLOCK)
 
 
+_NO_CONNECTION = (
+    "has no connection to it: can it reach that address, which host= of the FeedSpout gives, and is the key still that of the "
+    "topology? `topo logs` shows refused keys"
+)
+
+
 @dataclass(slots=True)
 class _Sent:
     task: int
@@ -354,7 +361,8 @@ class FeedSender:
     def _ask(self, now: float) -> None:
         for chunk, sent in self._pending.items():
             if now - self._heard[sent.task] > self._patience_s:
-                raise FeedLost(f"{self._endpoints[sent.task]} was silent for {self._patience_s:g} s; its rows are not confirmed")
+                lost = f"{self._endpoints[sent.task]} was silent for {self._patience_s:g} s; its rows are not confirmed"
+                raise FeedLost(lost if sent.is_on_its_way else f"{lost}. {os.uname().nodename} {_NO_CONNECTION}")
             if sent.is_on_its_way:
                 try:
                     self._sockets[sent.task].send_multipart([ASK, chunk], zmq.NOBLOCK)
