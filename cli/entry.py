@@ -29,6 +29,10 @@ def _leave(_signum: int, _frame: FrameType | None) -> None:
     os._exit(_INTERRUPTED)
 
 
+def _end(signum: int, _frame: FrameType | None) -> None:
+    os._exit(128 + signum)
+
+
 def _interrupt(signum: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt; but within an import, which prints the exception, end the process."""
     at = frame
@@ -47,6 +51,9 @@ def _handle(handler: signal.Handlers | object) -> None:
 
 _handle(_leave)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+if os.getpid() == 1:
+    # Linux drops signals that the first process of a container does not handle, and a slow import would outlast the stop.
+    signal.signal(signal.SIGTERM, _end)
 
 
 def _early_spares(arguments: Sequence[str]) -> AbstractContextManager[EarlySpares | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.drive import EXAMPLES, PATIENCE_S, TOPO, Terminal, call, piped
@@ -111,6 +113,25 @@ def test_sigterm_lets_what_is_in_flight_finish_and_leaves_nothing_pending(flow: 
     assert run.returncode == 130
     assert summary["outcome"]["kind"] == "drained"
     assert 0 < summary["totals"]["acked"] == summary["totals"]["emitted"] < 100000
+
+
+CONTAINER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
+"""Makes a command the first process of a namespace."""
+
+
+def test_sigterm_ends_the_first_process_of_a_container_while_it_imports_the_topology(topo_home: Path, tmp_path: Path) -> None:
+    if shutil.which("unshare") is None or subprocess.run([*CONTAINER, "true"], capture_output=True).returncode:
+        pytest.skip("process namespaces may not be made here")
+    path = tmp_path / "slow.py"
+    path.write_text("import time\nprint('importing', flush=True)\ntime.sleep(300)\n")
+    with subprocess.Popen([*CONTAINER, *TOPO, "run", path], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None and run.stdout.readline() == "importing\n"
+        (first,) = psutil.Process(run.pid).children()
+        first.terminate()
+        try:
+            assert run.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        finally:
+            run.kill()
 
 
 @pytest.mark.parametrize("how", ["the reader ends", "the disk is full"])
