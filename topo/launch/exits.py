@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import signal
 from pathlib import Path
@@ -13,6 +15,9 @@ _SHELL_SIGNAL = 128
 _TAIL_BYTES = 8192
 _MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _CRASHED_THREAD = re.compile(r"Current thread .*most recent call first\):\n((?:  File .*\n?)+)")
+_ABORT = re.compile(r"^(.+ \(src/\w+\.[ch]pp:\d+\))\s*^Fatal Python error: Aborted", re.MULTILINE)
+"""The words of libzmq when it ends the process."""
+NO_PROCESS = "; no more processes or threads may be started: see ulimit -u, and the limit of the container"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -28,7 +33,7 @@ def describe_exit(code: int, last_words: str = "", oom_killed: bool = False) -> 
         described = f"killed by signal {-code} ({_signal_name(-code)})"
         if code == -signal.SIGKILL and oom_killed:
             return f"{described}, out of memory: the kernel ended it"
-        return described + _place_of_crash(last_words)
+        return described + (_reason_of_abort(last_words) or _place_of_crash(last_words))
     if code == 0:
         return ENDED_WELL
     described = f"exit code {code}"
@@ -42,11 +47,18 @@ def describe_exit(code: int, last_words: str = "", oom_killed: bool = False) -> 
     return f"{described}: {lines[-1].strip()[:300]}"
 
 
+def _reason_of_abort(last_words: str) -> str:
+    aborts = _ABORT.findall(last_words)
+    if not aborts:
+        return ""
+    return f": {aborts[-1]}{NO_PROCESS if aborts[-1].startswith(os.strerror(errno.EAGAIN)) else ''}"
+
+
 def _place_of_crash(last_words: str) -> str:
     """Say where the thread was that crashed: in the innermost code that is neither topo's nor a library's, if there is any."""
     thread = _CRASHED_THREAD.search(last_words)
     frames = _FRAME.findall(thread[1]) if thread else []
-    own = [frame for frame in frames if not is_installed(Path(frame[0]))]
+    own = [frame for frame in frames if not frame[0].startswith("<") and not is_installed(Path(frame[0]))]
     return " in {}, line {}".format(*(own or frames)[0]) if frames else ""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
-from topo.launch.exits import bound_output, count_oom_kills, describe_exit, tail_of
+from topo.launch.exits import NO_PROCESS, bound_output, count_oom_kills, describe_exit, tail_of
 from topo.launch.spares import EarlySpares, Spares, WorkerProcess
 from topo.launch.worker_command import WORKER_COMMAND, worker_environment
 from topo.master.links import WorkerEnd
@@ -69,7 +69,8 @@ class LocalLauncher:
             begin = bound_output(output)
             process = self._spares.take(start_file, output) or self._fresh(start_file, output)
         except OSError as error:
-            raise TopoEnvironmentError(f"cannot start worker {worker} of {spec.topology}: {error}") from error
+            fix = NO_PROCESS if isinstance(error, BlockingIOError) else ""
+            raise TopoEnvironmentError(f"cannot start worker {worker} of {spec.topology}: {error}{fix}") from error
         self._spares.worker_started()
         self._children[worker, incarnation] = _Child(process, _watch(process.pid), output, begin, count_oom_kills())
 

@@ -18,6 +18,16 @@ Current thread 0x00007f (most recent call first):
   File "/home/me/words.py", line 12 in execute
   File "/home/me/other.py", line 3 in run
 """
+FROZEN = f"""Current thread 0x00007f (most recent call first):
+  File "{ctypes.__file__}", line 519 in string_at
+  File "<frozen runpy>", line 88 in _run_code
+"""
+NO_THREAD = """Resource temporarily unavailable (src/thread.cpp:241)
+Fatal Python error: Aborted
+
+Current thread 0x00007f (most recent call first):
+  File "/home/me/words.py", line 12 in execute
+"""
 LIBRARY_FAULT = f"""Current thread 0x00007f (most recent call first):
   File "{ctypes.__file__}", line 519 in string_at
 """
@@ -32,6 +42,20 @@ LIBRARY_FAULT = f"""Current thread 0x00007f (most recent call first):
         (-15, "noise", True, "killed by signal 15 (SIGTERM)"),
         (-11, FAULT, False, "killed by signal 11 (SIGSEGV) in /home/me/words.py, line 12"),
         (-11, LIBRARY_FAULT, False, f"killed by signal 11 (SIGSEGV) in {ctypes.__file__}, line 519"),
+        (-11, FROZEN, False, f"killed by signal 11 (SIGSEGV) in {ctypes.__file__}, line 519"),
+        (
+            -6,
+            NO_THREAD,
+            False,
+            "killed by signal 6 (SIGABRT): Resource temporarily unavailable (src/thread.cpp:241); no more processes or threads "
+            "may be started: see ulimit -u, and the limit of the container",
+        ),
+        (
+            -6,
+            NO_THREAD.replace("Resource temporarily unavailable", "Invalid argument"),
+            False,
+            "killed by signal 6 (SIGABRT): Invalid argument (src/thread.cpp:241)",
+        ),
         (-11, "Current thread 0x0 (most recent call first):\n  <no Python frame>", False, "killed by signal 11 (SIGSEGV)"),
         (-63, "", False, "killed by signal 63 (unknown)"),
         (1, "", False, "exit code 1"),
