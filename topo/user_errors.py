@@ -188,7 +188,8 @@ def message_of(error: BaseException) -> str:
 
 def kind_and_message(error: BaseException) -> str:
     """Return an exception in one line, as Python ends a traceback with it, even if its `__str__` raises."""
-    return f"{type(error).__name__}: {message_of(error)}"
+    text = message_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 _ErrorKey = tuple[str, str, int | str]

@@ -19,6 +19,7 @@ from topo.user_errors import (
     ErrorBook,
     blame,
     describe,
+    kind_and_message,
     message_of,
     place_of,
 )
@@ -113,6 +114,11 @@ def test_long_messages_and_tracebacks_are_cut() -> None:
     assert len(found.message) == MAX_MESSAGE
     assert len(found.trace) < MAX_TRACEBACK + 100
     assert "characters left out" in found.trace
+
+
+def test_an_exception_is_named_in_one_line_with_its_text_if_it_has_one() -> None:
+    assert kind_and_message(ValueError("odd")) == "ValueError: odd"
+    assert kind_and_message(KeyboardInterrupt()) == "KeyboardInterrupt"
 
 
 def test_an_exception_whose_text_cannot_be_made_is_described_all_the_same() -> None:
