@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 from collections.abc import Iterator
@@ -199,7 +200,12 @@ def test_what_cannot_be_taken_is_refused_with_the_reason() -> None:
     with listening(fields=("n",), max_body=100) as hook:
         assert hook.answer(b"{", Idempotency_Key="a").status == 400
         packed = hook.answer({"n": 1}, Content_Encoding="gzip")
-        assert packed.status == 400 and "gzip" in packed.text
+        assert packed.status == 400 and "no gzip" in packed.text
+        cut = hook.answer(gzip.compress(b'{"n": 1}')[:-9], Content_Encoding="gzip")
+        assert cut.status == 400 and "cut off" in cut.text
+        bomb = hook.answer(gzip.compress(b'{"n": 1}' + b" " * 10_000), Content_Encoding="gzip")
+        assert bomb.status == 413 and "more than 100 bytes" in bomb.text
+        assert hook.answer({"n": 1}, Content_Encoding="br").status == 415
         missing = hook.answer({"m": 1})
         assert missing.status == 400 and "no 'n' in the object" in missing.text
         assert hook.answer({"n": 1}, Idempotency_Key=" ").status == 400
@@ -207,7 +213,7 @@ def test_what_cannot_be_taken_is_refused_with_the_reason() -> None:
         assert hook.answer({"n": 1}, path="/other").status == 404
         assert hook.answer(b"", method="GET").status == 405
         hook.task.turn()
-        assert hook.task.rows == [] and hook.task.counter("bad_records") == 5
+        assert hook.task.rows == [] and hook.task.counter("bad_records") == 8
 
 
 @pytest.mark.parametrize(
@@ -223,6 +229,16 @@ def test_values_that_no_tuple_carries_are_refused_with_the_reason(body: bytes, r
         assert answer.status == 400 and reason in answer.text
         hook.task.turn()
         assert hook.task.rows == [] and hook.task.counter("bad_records") == 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_a_body_may_be_compressed(encoding: str) -> None:
+    body = b'{"n": 1}'
+    with listening(fields=("n",), max_body=100) as hook:
+        answer = hook.send(gzip.compress(body) if encoding == "gzip" else body, Content_Encoding=encoding, Idempotency_Key="a")
+        assert hook.rows(1) == [1]
+        hook.task.spout.ack("a")
+        assert answer.result(20).status == 200
 
 
 def test_only_signed_requests_are_taken() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import tracemalloc
+import zlib
 from typing import Any
 
 import pytest
 
 from topo.connectors.http.requests import (
+    RefusedBodyError,
     check_reach,
     given_headers,
     given_id,
@@ -15,6 +19,7 @@ from topo.connectors.http.requests import (
     shown_headers,
     shown_url,
     signature_of,
+    unpacked,
     without_queries,
 )
 from topo.errors import ConfigError
@@ -83,3 +88,57 @@ def test_a_header_with_a_line_end_is_refused_without_its_value() -> None:
     with pytest.raises(ConfigError, match="'Authorization'; a value that was read from a file needs") as refused:
         given_headers("HttpSink", {"Authorization": "Bearer planted\n", "X-Shard": "a\tb"})
     assert "planted" not in str(refused.value) and "X-Shard" not in str(refused.value)
+
+
+PACKED = gzip.compress(b"hello " * 1000, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (b"hello " * 1000, ""),
+        (b"hello " * 1000, "identity"),
+        (PACKED, "gzip"),
+        (PACKED, " X-GZIP"),
+        (gzip.compress(b"hello " * 400, mtime=0) + gzip.compress(b"hello " * 600, mtime=0), "gzip"),
+        (zlib.compress(b"hello " * 1000), "deflate"),
+        (zlib.compress(b"hello " * 1000)[2:-4], "deflate"),
+    ],
+)
+def test_a_compressed_body_is_unpacked(body: bytes, encoding: str) -> None:
+    assert unpacked(body, encoding, 6000) == b"hello " * 1000
+
+
+def test_an_empty_body_is_empty_whatever_its_encoding() -> None:
+    assert unpacked(b"", "gzip", 10) == b""
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "status", "reason"),
+    [
+        (gzip.compress(b"hello " * 1000 + b"!", mtime=0), "gzip", 413, "more than 6000 bytes"),
+        (PACKED[:-1], "gzip", 400, "cut off"),
+        (PACKED[:20], "gzip", 400, "cut off"),
+        (PACKED[:-8] + b"\0" * 8, "gzip", 400, "no gzip"),
+        (PACKED + b"more", "gzip", 400, "no gzip"),
+        (b"hello", "gzip", 400, "no gzip"),
+        (b"hello", "deflate", 400, "no deflate"),
+        (PACKED, "br", 415, "'br' is not unpacked; send gzip"),
+        (PACKED, "gzip, gzip", 415, "not unpacked"),
+    ],
+)
+def test_a_body_that_cannot_be_unpacked_is_refused(body: bytes, encoding: str, status: int, reason: str) -> None:
+    with pytest.raises(RefusedBodyError, match=reason) as refusal:
+        unpacked(body, encoding, 6000)
+    assert refusal.value.status == status
+
+
+def test_no_more_of_a_body_is_unpacked_than_may_be() -> None:
+    bomb = gzip.compress(bytes(50 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(RefusedBodyError):
+            unpacked(bomb, "gzip", 1 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()

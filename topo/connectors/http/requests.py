@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+import zlib
 from collections.abc import Mapping
 from ipaddress import ip_address
 
@@ -73,6 +74,48 @@ def check_reach(host: str, secret: str | None, *, allow_unsigned: bool) -> None:
 def signature_of(secret: bytes, body: bytes) -> str:
     """Return the signature of a body: HMAC with SHA-256, in hexadecimal digits."""
     return hmac.new(secret, body, hashlib.sha256).hexdigest()
+
+
+class RefusedBodyError(Exception):
+    """A body that is not taken, with the status of the answer."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def unpacked(body: bytes, encoding: str, most: int) -> bytes:
+    """Return a body as it was before its sender has compressed it, of which no more is unpacked than may be.
+
+    Args:
+        encoding: its Content-Encoding.
+        most: bytes.
+
+    Raises:
+        RefusedBodyError: it has more bytes, is cut off or damaged, or the encoding is none that is unpacked.
+    """
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return body
+    if name not in ("gzip", "x-gzip", "deflate"):
+        raise RefusedBodyError(415, f"Content-Encoding {name!r} is not unpacked; send gzip, deflate, or the body as it is")
+    # Some senders of deflate leave the header of zlib out.
+    bits = zlib.MAX_WBITS + 16 if name != "deflate" else zlib.MAX_WBITS if body[:1] and body[0] & 15 == 8 else -zlib.MAX_WBITS
+    parts: list[bytes] = []
+    rest, room = body, most + 1
+    while rest:
+        part = zlib.decompressobj(bits)
+        try:
+            parts.append(part.decompress(rest, room))
+        except zlib.error as error:
+            raise RefusedBodyError(400, f"the body is no {name}: {error}") from error
+        room -= len(parts[-1])
+        if room <= 0:
+            raise RefusedBodyError(413, f"the body has more than {most} bytes")
+        if not part.eof:
+            raise RefusedBodyError(400, f"the body is {name} that is cut off")
+        rest = part.unused_data
+    return b"".join(parts)
 
 
 def is_signed(secret: bytes, body: bytes, given: str | None) -> bool:

@@ -25,7 +25,7 @@ from typing import Any
 
 from aiohttp import web
 
-from topo.connectors.http.requests import ID_HEADER, given_id, is_signed, shown_headers
+from topo.connectors.http.requests import ID_HEADER, RefusedBodyError, given_id, is_signed, shown_headers, unpacked
 from topo.connectors.loop_thread import LoopLink
 
 _BODY_S = 30.0
@@ -125,7 +125,8 @@ class WebhookServer:
         self._places = self.settings.most_open
         app = web.Application(client_max_size=self.settings.max_body)
         app.router.add_post(self.settings.path, self._handle)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_S)
+        # The library would unpack a body without a bound, and take a part of it for all.
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_S, auto_decompress=False)
         await runner.setup()
         server, loop = runner.server, asyncio.get_running_loop()
         assert server is not None
@@ -174,16 +175,16 @@ class WebhookServer:
         settings = self.settings
         try:
             async with asyncio.timeout(_BODY_S):
-                body = await request.read()
+                packed = await request.read()
+            body = unpacked(packed, request.headers.get("Content-Encoding", ""), settings.max_body)
         except TimeoutError:
-            self.counts.bad += 1
-            return web.Response(status=408, text=f"the body has not come within {_BODY_S:g} s\n")
+            return self._bad(408, f"the body has not come within {_BODY_S:g} s")
         except web.HTTPRequestEntityTooLarge:
-            self.counts.bad += 1
-            return web.Response(status=413, text=f"the body has more than {settings.max_body} bytes\n")
+            return self._bad(413, f"the body has more than {settings.max_body} bytes")
+        except RefusedBodyError as error:
+            return self._bad(error.status, str(error))
         except web.RequestPayloadError as error:
-            self.counts.bad += 1
-            return web.Response(status=400, text=f"the body cannot be read: {error}\n")
+            return self._bad(400, f"the body cannot be read: {error}")
         if settings.secret is not None and not is_signed(settings.secret, body, request.headers.get(settings.signature_header)):
             self.counts.unauthorised += 1
             return web.Response(status=401, text=f"{settings.signature_header} is not the signature of the body\n")
@@ -191,8 +192,7 @@ class WebhookServer:
             given = given_id(request.headers.get(ID_HEADER))
             values = settings.decode(body)
         except Exception as error:
-            self.counts.bad += 1
-            return web.Response(status=400, text=f"{error}\n")
+            return self._bad(400, str(error))
         # Without an id of the sender's each request is a message: two with the same body may both be meant.
         name = os.urandom(16).hex() if given is None else given
         digest = hashlib.sha256(body).digest()
@@ -200,8 +200,7 @@ class WebhookServer:
         if before == digest:
             return web.Response(text="done before\n")
         if before is not None or (entry is not None and entry.digest != digest):
-            self.counts.bad += 1
-            return web.Response(status=422, text=f"a request with this {ID_HEADER} had another body\n")
+            return self._bad(422, f"a request with this {ID_HEADER} had another body")
         if entry is None:
             headers = shown_headers(request.headers, settings.signature_header)
             kept = None if given is None else digest
@@ -218,6 +217,10 @@ class WebhookServer:
         except TimeoutError:
             return self._refuse(f"not done within {self.settings.answer_timeout_s:g} s")
         return web.Response(text="done\n") if is_acked else self._refuse("it has failed")
+
+    def _bad(self, status: int, reason: str) -> web.Response:
+        self.counts.bad += 1
+        return web.Response(status=status, text=f"{reason}\n")
 
     def _refuse(self, reason: str) -> web.Response:
         self.counts.refused += 1
