@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -18,7 +19,9 @@ class StreamServer:
     Attributes:
         events: (id, data) of all events that there are; a client gets those behind its Last-Event-ID.
         asked: the Last-Event-ID of each request.
-        status: of further requests for events.
+        status, retry_after: of further requests that are refused.
+        asked_at: when each request has come.
+        silent_s: how long further requests for a WebSocket get no answer.
         received: texts that clients have sent over WebSockets.
         answers_pings: whether further WebSockets do.
         tokens: the Authorization of each request.
@@ -35,6 +38,9 @@ class StreamServer:
         self.moved_to = ""
         self.received: list[str] = []
         self.status = 200
+        self.retry_after: str | None = None
+        self.asked_at: list[float] = []
+        self.silent_s = 0.0
         self.answers_pings = True
         self._answers: set[Any] = set()
         self._sockets: set[web.WebSocketResponse] = set()
@@ -107,12 +113,12 @@ class StreamServer:
 
         self._run(send())
 
-    def leave(self) -> None:
+    def leave(self, code: int = WSCloseCode.GOING_AWAY, reason: str = "") -> None:
         """Close all WebSockets in order."""
 
         async def leave() -> None:
             for socket in list(self._sockets):
-                await socket.close(code=WSCloseCode.GOING_AWAY)
+                await socket.close(code=code, message=reason.encode())
 
         self._run(leave())
 
@@ -123,13 +129,18 @@ class StreamServer:
     def _note(self, request: web.Request) -> None:
         self.tokens.append(request.headers.get("Authorization"))
         self.keys.append(request.headers.get("X-Api-Key"))
+        self.asked_at.append(time.monotonic())
+
+    def _refusal(self) -> web.Response:
+        headers = {} if self.retry_after is None else {"Retry-After": self.retry_after}
+        return web.Response(status=self.status, headers=headers, text="no")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         last = request.headers.get("Last-Event-ID")
         self.asked.append(last)
         self._note(request)
         if self.status != 200:
-            return web.Response(status=self.status, text="no")
+            return self._refusal()
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
         self._answers.add(request.transport)
@@ -147,7 +158,8 @@ class StreamServer:
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         self._note(request)
         if self.status != 200:
-            return web.Response(status=self.status)
+            return self._refusal()
+        await asyncio.sleep(self.silent_s)
         socket = web.WebSocketResponse(autoping=self.answers_pings)
         await socket.prepare(request)
         self._answers.add(request.transport)

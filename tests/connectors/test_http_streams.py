@@ -272,6 +272,62 @@ def test_a_lost_connection_is_reported_counted_and_made_again(server: Any, readi
     assert task.counter("reconnects") == 1
 
 
+def test_the_reason_of_the_server_is_reported(server: Any, reading: Any) -> None:
+    task = reading(socket(server))
+    task.until(lambda: server.open)
+    server.leave(4001, "the token has expired")
+    task.until(lambda: task.errors)
+    assert "closed with 4001 (the token has expired)" in task.errors[0]
+
+
+def test_a_message_of_the_most_bytes_is_read_and_a_longer_one_names_the_limit(server: Any, reading: Any) -> None:
+    task = reading(socket(server, max_message=1000))
+    task.until(lambda: server.open)
+    server.send("x" * 1000)
+    assert task.values(1) == ["x" * 1000] and task.errors == []
+    server.send("x" * 1001)
+    task.until(lambda: task.errors)
+    assert "closed with 1009 (a message is longer than max_message, 1000 bytes; raise it)" in task.errors[0]
+
+
+class Impatient(WebSocketSpout):
+    """Does not wait long for the answer to its request."""
+
+    def _client(self) -> Any:
+        client: Any = super()._client()
+        client.handshake_s = 0.3
+        return client
+
+
+def test_a_server_that_accepts_and_is_silent_is_left(server: Any, reading: Any) -> None:
+    server.silent_s = 20.0
+    task = reading(lambda: Impatient(f"ws://127.0.0.1:{server.port}/socket", subscribe="again"))
+    task.until(lambda: task.errors)
+    assert "the server has not answered within 0.3 s; it connects again" in task.errors[0]
+    server.silent_s = 0.0
+    task.until(lambda: server.received)
+    # The limit is of the answer, and not of the connection.
+    task.until(lambda: time.monotonic() - server.asked_at[-1] > 0.5)
+    server.send("1")
+    assert task.values(1) == ["1"] and len(task.errors) == 1
+
+
+def test_a_server_that_closes_each_connection_at_once_is_asked_less_and_less(server: Any, reading: Any) -> None:
+    task = reading(socket(server))
+    for made in range(1, 4):
+        task.until(lambda made=made: server.open == made)
+        server.leave(1008)
+    first, second, third = server.asked_at
+    assert third - second > 1.9 > second - first
+
+
+@pytest.mark.parametrize("make", [sse, socket])
+def test_a_refusal_that_names_a_time_is_obeyed(server: Any, reading: Any, make: Any) -> None:
+    server.status, server.retry_after = 503, "2"
+    reading(make(server)).until(lambda: len(server.asked_at) > 1)
+    assert server.asked_at[1] - server.asked_at[0] >= 2.0
+
+
 def test_a_refused_token_is_in_no_error(server: Any, reading: Any) -> None:
     server.status = 401
     url = f"ws://127.0.0.1:{server.port}/socket?token=planted"

@@ -28,6 +28,7 @@ def message(data: str, last_id: str = "", name: str = "message") -> ServerEvent:
         ("event: add\ndata: 7\nid: a\n\ndata: 8\n\n", [message("7", "a", "add"), message("8", "a")]),
         ("id: 5\n\ndata: x\n\n", [message("x", "5")]),
         ("id: a\0b\ndata: x\n\n", [message("x")]),
+        ("id: 5\nid: a\x01b\ndata: x\n\n", [message("x", "5")]),
         ("unknown: 1\nretry: x\ndata: x\n\n", [message("x")]),
         ("event: only\n\ndata: é€😀\n\n", [message("é€😀")]),
         ("\ufeffdata: x\n\n", [message("x")]),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
+from topo.connectors.http.answers import retry_after_s
 from topo.connectors.http.redirects import guarded
 from topo.connectors.http.sse_events import EventParser, ServerEvent
 from topo.connectors.http.stream_reader import StreamLink, StreamMessage, keep_connected
@@ -24,6 +25,8 @@ class SseClient:
         self._silence_s, self._most = silence_s, most
         self._last_id = ""
         self._retry_ms: int | None = None
+        self._asked_s: float | None = None
+        """The pause that the last refusal has asked for."""
         self.is_connected = False
         self.dropped = self.reconnects = 0
 
@@ -44,18 +47,22 @@ class SseClient:
         return f"it connects again, {place}"
 
     def _pause_s(self) -> float | None:
-        return None if self._retry_ms is None else self._retry_ms / 1000
+        if self._asked_s is not None or self._retry_ms is None:
+            return self._asked_s
+        return self._retry_ms / 1000
 
     async def _read(self, session: aiohttp.ClientSession, link: StreamLink) -> bool:
         """Read one connection; return whether the server has no more events."""
         headers = {**self._headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id:
             headers["Last-Event-ID"] = self._last_id
+        self._asked_s = None
         try:
             async with session.get(self._url, headers=headers) as answer:
                 if answer.status == 204:
                     return True
                 if answer.status != 200 or answer.content_type != "text/event-stream":
+                    self._asked_s = retry_after_s(answer.headers.get("Retry-After"), answer.headers.get("Date"))
                     raise PeerError(f"answered {answer.status} with {answer.content_type}, and not with text/event-stream")
                 self.is_connected = True
                 parser = EventParser(self._last_id, self._most)

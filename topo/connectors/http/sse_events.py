@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+_NO_HEADER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+"""Characters that no header can have: an id with them cannot be sent back. The standard names the first one alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class EventParser:
                 self._data.append(value[:room])
         elif name == "event":
             self._name = value
-        elif name == "id" and "\0" not in value:
+        elif name == "id" and not _NO_HEADER.search(value):
             self._new_id, self._has_id = value, True
         elif name == "retry" and value.isascii() and value.isdigit():
             self.retry_ms = int(value[:9])

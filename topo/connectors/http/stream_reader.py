@@ -78,8 +78,9 @@ async def keep_connected(
         pause_s: before the next connection, if the server has named one, of 1 s to 10 min; else it doubles from 1 s to 30 s.
         text: of the report, behind the reason.
     """
-    is_reported, waits_s = False, FIRST_PAUSE_S
+    is_reported, waits_s, clock = False, FIRST_PAUSE_S, asyncio.get_running_loop().time
     while True:
+        began = clock()
         error: Exception = PeerError("the server has ended the connection")
         try:
             if await connect():
@@ -88,7 +89,9 @@ async def keep_connected(
         except (OSError, TimeoutError, PeerError) as raised:
             error = raised
         if client.is_connected:
-            client.is_connected, is_reported, waits_s = False, False, FIRST_PAUSE_S
+            client.is_connected = is_reported = False
+            # A server that ends each connection at once, as without a valid token, is not asked every second.
+            waits_s = FIRST_PAUSE_S if clock() - began > waits_s else waits_s
         if not is_reported:
             is_reported = True
             link.report(TopoEnvironmentError(f"{error}; {text()}"))
