@@ -6,16 +6,14 @@ others: a record of CSV may hold line ends. So places rise, and name the same re
 
 from __future__ import annotations
 
-import bz2
 import csv
 import gzip
 import io
-import lzma
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import count
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
+from topo.connectors.compressed_files import UnpackedFile
 from topo.connectors.record_decoder import Decode
 from topo.errors import ConfigError, UserError
 from topo.extras import EXTRAS, pip_install
@@ -28,13 +26,6 @@ _SKIP = 4 << 20
 _SKIP_RECORDS = 50_000
 
 
-COMPRESSIONS: Mapping[str, Callable[[BinaryIO], Any]] = {
-    ".gz": partial(gzip.GzipFile, None, "rb", 9),
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
-}
-
-
 class FilePiece(NamedTuple):
     """Rows of a file with their places; then a record that cannot be decoded, if there is one: place, bytes and fault."""
 
@@ -44,17 +35,6 @@ class FilePiece(NamedTuple):
 
 
 ReadFile = Callable[[BinaryIO, int], Iterator[FilePiece]]
-
-
-def is_compressed(name: str) -> bool:
-    """Whether the name of a file ends as that of a compressed one."""
-    return name.endswith(tuple(COMPRESSIONS))
-
-
-def decompressed(file: BinaryIO, name: str) -> BinaryIO:
-    """Return the contents of a file, decompressed if its name ends as that of a compressed one."""
-    opener = next((opener for suffix, opener in COMPRESSIONS.items() if name.endswith(suffix)), None)
-    return file if opener is None else cast(BinaryIO, opener(file))
 
 
 class TooLongError(UserError):
@@ -113,7 +93,7 @@ def _go_behind(file: BinaryIO, place: int) -> Generator[FilePiece, None, bool]:
     """Go to a place, which takes long in a compressed file: now and then yield nothing. Returns whether it is inside a line."""
     if place == 0:
         return False
-    if isinstance(file, gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile):
+    if isinstance(file, gzip.GzipFile | UnpackedFile):
         left = place - 1
         while left and (skipped := len(file.read(min(left, _SKIP)))):
             left -= skipped

@@ -18,9 +18,10 @@ from topo.api.partitions import PartitionedSpout
 from topo.api.spout import SpoutCollector
 from topo.config import parse_size
 from topo.connectors.argument_checks import checks_arguments
+from topo.connectors.compressed_files import check_is_text, is_compressed, unpacked_file
 from topo.connectors.file_ages import FileAges
 from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_remote
-from topo.connectors.file_formats import ReadFile, decompressed, is_compressed, read_csv, read_lines, read_parquet
+from topo.connectors.file_formats import ReadFile, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
 from topo.connectors.line_reader import LineReader, mark_of
@@ -127,6 +128,8 @@ class FilesSpout(PartitionedSpout):
                 "follow=True reads lines or json of files of this machine, which have no end: give no other format, no URL, and "
                 "no on_done"
             )
+        if follow:
+            check_is_text("FilesSpout with follow=True", pattern)
         if max_file_age is not None and (follow or on_done is not None):
             raise ConfigError("max_file_age= is for files that stay, and have an end: give no on_done, and no follow")
         self._max_age_s = None if max_file_age is None else duration_ms(max_file_age) / 1000
@@ -320,7 +323,7 @@ class FilesSpout(PartitionedSpout):
             raise _changed(name, f"after it had been read up to place {place}")
         last = position
         with self._folder.open(name) as file:
-            for chunk in self._read_file(decompressed(file, name), place):
+            for chunk in self._read_file(unpacked_file(file, name), place):
                 if self._format != "parquet":
                     self._unread.reached(name, file.tell())
                 if chunk.rows:

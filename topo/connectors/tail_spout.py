@@ -16,6 +16,7 @@ from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.config import parse_duration
 from topo.connectors.argument_checks import checks_arguments
+from topo.connectors.compressed_files import check_is_text
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.line_reader import LineReader
 from topo.errors import ConfigError
@@ -81,6 +82,7 @@ class TailSpout(RetryingSpout):
         if not given or len(set(self._paths)) < len(given):
             raise ConfigError(f"TailSpout follows one file in each task; give paths, each once, not {given!r}")
         for one in self._paths:
+            check_is_text("TailSpout", one)
             if any(mark in one.name for mark in "*?[") and not one.exists():
                 raise ConfigError(
                     f"TailSpout follows files by their names, and {os.fspath(one)!r} is a pattern; list them, such as "

@@ -11,6 +11,7 @@ from topo.api.arguments import check_count
 from topo.api.context import TaskContext
 from topo.api.spout import RetryingSpout, SpoutCollector
 from topo.connectors.argument_checks import checks_arguments
+from topo.connectors.compressed_files import check_is_text
 from topo.connectors.line_reader import LineReader
 from topo.errors import NotFoundError, TopoEnvironmentError
 
@@ -55,6 +56,9 @@ class TextFileSpout(RetryingSpout):
             ConfigError: an argument cannot be used.
         """
         check_count("repeat", repeat)
+        check_is_text("TextFileSpout", pattern)
+        if not Path(path).is_dir():
+            check_is_text("TextFileSpout", path)
         self._path = Path(path)
         self._pattern = pattern
         self._exclude = frozenset(exclude)
