@@ -50,6 +50,9 @@ class TableLog(Protocol):
     def has(self, names: Sequence[str]) -> bool:
         """Whether one of these files was added."""
 
+    def check(self, files: Sequence[AddedFile]) -> None:
+        """Check files of an earlier process. Raises ConfigError when they have columns that the table cannot take."""
+
     def add(self, files: Sequence[AddedFile], writer: str | None, number: int) -> None:
         """Add files with the marker of a writer. Raises CommitRefusedError when its marker has changed since the last look."""
 
@@ -81,6 +84,8 @@ class TablePublisher:
         self._link = ServerLink(log, context, report, _is_unreachable)
         self._writer = f"topo.{context.topology}.{context.component}.{context.task_index}"
         self._number, self._chance = NO_NUMBER, Random()
+        self._is_recovered = False
+        """Further transactions are of this process."""
         self._unsure: set[str] = set()
         """First files of commits that ended with an error: the table may have them."""
         self._clock, self._progress = context.clock, context.progress
@@ -118,6 +123,8 @@ class TablePublisher:
             if len(found) < len(files):
                 self._lost([file for file in files if file not in found])
             if found:
+                if not self._is_recovered:
+                    self._log.check(found)
                 self._add(found, writer, number, files)
         self._log.sync()
 
@@ -183,6 +190,7 @@ class TablePublisher:
             self._log.refresh()
             self._number = max(self._number, self._log.marker(self._writer))
         self._files.clean()
+        self._is_recovered = True
 
 
 def _is_unreachable(error: BaseException) -> bool:

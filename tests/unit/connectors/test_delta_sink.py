@@ -132,6 +132,31 @@ def test_other_writers_are_no_obstacle_but_another_schema_is(tmp_path: Path) -> 
         checkpoint(task, 2)
 
 
+def test_rows_that_were_staged_for_another_schema_make_no_table_unreadable(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    def kind(**schema: str) -> SinkKind:
+        return SinkKind("delta", lambda folder: DeltaSink(folder, schema=schema), lambda _: [], lambda _: [])
+
+    task = SinkTask(kind(n="string"), tmp_path)
+    task.write("text")
+    tokens = task.snapshot(1)
+    task.die()
+
+    def retyped(**columns: list[Any]) -> None:
+        deltalake.write_deltalake(tmp_path, pa.table(columns), mode="overwrite", schema_mode="overwrite")
+
+    retyped(n=[1])
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="1 rows had been staged for it, in which 'n' is string: give the table its former"):
+            SinkTask(kind(n="bigint"), tmp_path, 0, 1, tokens)
+        assert rows(tmp_path) == [{"n": 1}]
+    # A column more that may be null is no obstacle.
+    retyped(n=["a"], more=[1])
+    SinkTask(kind(n="string", more="bigint"), tmp_path, 0, 1, tokens)
+    assert rows(tmp_path) == [{"n": "a", "more": 1}, {"n": "text", "more": None}]
+
+
 @pytest.mark.parametrize("is_made_again", [False, True])
 def test_a_table_that_was_deleted_is_named_and_its_rows_go_to_the_next_one(tmp_path: Path, is_made_again: bool) -> None:
     kind = SinkKind("delta", lambda folder: DeltaSink(folder, schema={"n": "bigint"}), lambda _: [], lambda _: [])

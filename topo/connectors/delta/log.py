@@ -115,12 +115,15 @@ class DeltaLog:
         """Return where files for the table are staged: the store of the table itself, by its own settings."""
         if self._root is not None:
             return LocalPlace(self._root)
+        from topo.connectors.store_files import StoreFiles
+
+        return RemotePlace(StoreFiles(self._files()), "")
+
+    def _files(self) -> Any:
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
-        from topo.connectors.store_files import StoreFiles
-
-        return RemotePlace(StoreFiles(PyFileSystem(DeltaStorageHandler(self._url, self._options))), "")
+        return PyFileSystem(DeltaStorageHandler(self._url, self._options))
 
     def _schema(self) -> TargetSchema:
         columns = pa.schema(self._table.schema().to_arrow())
@@ -155,6 +158,30 @@ class DeltaLog:
         """Whether the table has one of these files, as of the last look. It reads all of their names."""
         with self.explained("cannot be read"):
             return not {uri.rpartition("/")[2] for uri in self._table.file_uris()}.isdisjoint(names)
+
+    def check(self, files: Sequence[AddedFile]) -> None:
+        """Check published files, which an earlier process has written, against the table as of the last look.
+
+        Raises:
+            ConfigError: the table has other columns: with such a file no reader could read it any more.
+        """
+        from pyarrow import parquet
+
+        assert self._target is not None
+        for file in files:
+            with self.explained(f"cannot be given {file.name}"):
+                columns = parquet.read_schema(file.name, filesystem=self._files())
+            wrong = [
+                f"{field.name!r} is {columns.field(field.name).type if field.name in columns.names else 'missing'}"
+                for field in self._target.in_files
+                if (field.name in columns.names or not field.nullable) and not _has(columns, field.with_nullable(False))
+            ]
+            if wrong:
+                raise ConfigError(
+                    f"{self} was given another schema after {file.name} with {file.rows} rows had been staged for it, in which "
+                    f"{', '.join(wrong)}: give the table its former schema until the file is added; or remove the file, and its "
+                    "rows are reported as lost"
+                )
 
     def add(self, files: Sequence[AddedFile], writer: str | None, number: int) -> None:
         """Add files in one version, with the marker of a writer.

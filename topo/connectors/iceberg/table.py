@@ -186,6 +186,9 @@ class IcebergTable:
             paths = self._table.inspect.data_files()["file_path"].to_pylist()
         return not {path.rpartition("/")[2] for path in paths}.isdisjoint(names)
 
+    def check(self, files: Sequence[AddedFile]) -> None:
+        """Do nothing: columns have ids, by which files that are added keep their own."""
+
     def add(self, files: Sequence[AddedFile], writer: str | None, number: int) -> None:
         """Add files in one snapshot, with the marker of a writer, to the table as of the last look.
 
