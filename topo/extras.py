@@ -22,12 +22,12 @@ EXTRAS = {
     "nats": ("nats-py>=2.15,<3",),
     "notebook": ("cloudpickle>=3,<4",),
     "otel": ("opentelemetry-exporter-otlp-proto-http>=1.30,<2", "opentelemetry-sdk>=1.30,<2"),
-    "postgres": ("psycopg[binary]>=3.2.1,<4",),
+    "postgres": ("psycopg[binary]>=3.2.12,<4",),
     "rabbitmq": ("pika>=1.3,<2",),
     "redis": ("redis[hiredis]>=5,<9",),
     "remote": ("fsspec>=2024.6",),
     "spark": ("cloudpickle>=3,<4", "pandas>=2.2,<3", "pyarrow>=16,<27", "pyspark>=4.0,<5"),
-    "ui": ("starlette>=0.40,<2", "uvicorn>=0.30,<1", "websockets>=14,<17"),
+    "ui": ("starlette>=0.40,<2", "uvicorn>=0.35,<1", "websockets>=15,<17"),
 }
 """The extras of pyproject.toml that a message can ask for."""
 

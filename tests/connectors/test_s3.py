@@ -127,6 +127,21 @@ def test_objects_that_mark_folders_are_left_out_and_odd_names_are_read_as_they_a
     assert sorted(found) == sorted(f"{bucket}/{path}" for path in ("in/", "in/sub/", *(f"done/{name}" for name in names)))
 
 
+@pytest.mark.parametrize("interval", ["10s", None])
+def test_a_bucket_that_does_not_exist_is_reported_until_it_comes(server: Server, interval: Any) -> None:
+    name = f"test-{secrets.token_hex(6)}"
+    url = f"s3://{name}/in"
+    harness = PartitionHarness(lambda: FilesSpout(url, discovery_interval=interval, storage_options=options(server)))
+    harness.turns(5)
+    assert f"there is no '{name}/in', and it is looked for again: The specified bucket does not exist" in str(harness.errors[0])
+    assert not harness.tasks[0].has_ended
+    files = store(server)
+    files.mkdir(name)
+    files.pipe_file(f"{name}/in/a", b"1\n")
+    harness.discover()
+    assert harness.read == {"a": ["1"]}
+
+
 def test_an_object_that_is_written_again_while_it_is_read_is_reported(server: Server, bucket: str) -> None:
     files = store(server)
     files.pipe_file(f"{bucket}/in/a", b"".join(b"%d\n" % n for n in range(250)))

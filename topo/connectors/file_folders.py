@@ -244,7 +244,8 @@ class RemoteFolder:
         except FileNotFoundError as error:
             if self._was_there:
                 raise _gone(self._root) from error
-            return
+            # A missing bucket: for a missing folder of a store nothing is found.
+            raise TopoEnvironmentError(f"there is no {self._root!r}, and it is looked for again: {error}") from error
         self._was_there |= bool(listed)
         for path, info in listed.items():
             if path == self._root:
