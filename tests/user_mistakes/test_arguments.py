@@ -111,3 +111,13 @@ def test_the_test_kit_is_given_something_else(call: Callable[[], Any], message: 
     with pytest.raises(UserError) as caught:
         call()
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("call", ["fields_grouping", "partial_key_grouping"])
+def test_fields_of_a_grouping_are_given_one_by_one(call: str) -> None:
+    """The user gives the fields as a list, as other libraries want them."""
+    builder = TopologyBuilder("numbers")
+    builder.set_spout("numbers", IterableSpout([1]))
+    getattr(builder.set_bolt("print", PrintBolt()), call)("numbers", ["value"])
+    with pytest.raises(UserError, match=rf"{call} was given \['value'\]; give it the names of the fields one by one"):
+        builder.build()

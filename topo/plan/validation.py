@@ -295,7 +295,10 @@ def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | N
         if not grouping.fields:
             yield f"the {grouping.kind} grouping on {source!r} names no field; give at least one of {', '.join(found.fields)}"
         for field in grouping.fields:
-            if field not in found.fields:
+            if not isinstance(field, str):
+                call = "fields_grouping" if isinstance(grouping, Fields) else "partial_key_grouping"
+                yield f"{call} was given {field!r}; give it the names of the fields one by one, as {call}({source!r}, 'a', 'b')"
+            elif field not in found.fields:
                 where = f"stream {stream!r} of {source!r}"
                 yield f"the {grouping.kind} grouping names {field!r}, which {where} does not have{_hint(field, found.fields)}"
     custom: Any = grouping.grouping if isinstance(grouping, Custom) else None
