@@ -294,7 +294,8 @@ def _input(declared: Input, streams: dict[str, tuple[StreamDeclaration, ...] | N
     if isinstance(grouping, Fields | PartialKey):
         if not grouping.fields:
             yield f"the {grouping.kind} grouping on {source!r} names no field; give at least one of {', '.join(found.fields)}"
-        for field in grouping.fields:
+        names: tuple[Any, ...] = grouping.fields
+        for field in names:
             if not isinstance(field, str):
                 call = "fields_grouping" if isinstance(grouping, Fields) else "partial_key_grouping"
                 yield f"{call} was given {field!r}; give it the names of the fields one by one, as {call}({source!r}, 'a', 'b')"
