@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -28,7 +29,7 @@ from topo.connectors.line_reader import LineReader, mark_of
 from topo.connectors.record_decoder import Decode, decoder_of
 from topo.connectors.unread_bytes import UnreadBytes
 from topo.durable import local_path
-from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, TopoError
 
 _MOVE = "move:"
 _MOST_OPEN = 16
@@ -322,7 +323,7 @@ class FilesSpout(PartitionedSpout):
         if identity != known:
             raise _changed(name, f"after it had been read up to place {place}")
         last = position
-        with self._folder.open(name) as file:
+        with _named(name), self._folder.open(name) as file:
             for chunk in self._read_file(unpacked_file(file, name), place):
                 if self._format != "parquet":
                     self._unread.reached(name, file.tell())
@@ -407,6 +408,17 @@ class FilesSpout(PartitionedSpout):
                 self._context.logger.warning("file %s is done and cannot be removed, and it is tried again: %s", name, error)
             return
         self._stuck.discard(name)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Have each error name the file: of many files it may be any."""
+    try:
+        yield
+    except TopoError:
+        raise
+    except Exception as error:
+        raise TopoEnvironmentError(f"file {name!r} cannot be read: {str(error) or type(error).__name__}") from error
 
 
 def _check_encoding(encoding: str, format: str) -> None:
