@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from ctypes import CDLL, c_void_p
 from pathlib import Path
 
@@ -190,8 +191,48 @@ def test_a_wrong_password_is_refused_at_once_and_is_nowhere_in_the_message(broke
 def test_who_may_not_write_is_refused_with_the_right_that_is_missing(broker: Broker, tmp_path: Path, delivery: str) -> None:
     topic = broker.create_topic()
     sink = KafkaSink(topic, bootstrap_servers=broker.secured_address, config=sasl(STRANGER, PASSWORD), staging=tmp_path)
-    with pytest.raises(TopoEnvironmentError, match=r"grant the user .* Write, on the topic"):
+    with pytest.raises(TopoEnvironmentError, match=r"grant the user .* on the topic; for a sink Describe and Write"):
         started(sink, delivery=delivery)
+
+
+def test_who_may_see_a_topic_and_not_write_it_fails_tuples_with_the_right_that_is_missing(broker: Broker) -> None:
+    topic = broker.create_topic()
+    broker.grant("TOPIC", topic, "DESCRIBE")
+    sink = KafkaSink(topic, bootstrap_servers=broker.secured_address, config=sasl(STRANGER, PASSWORD), max_batch=1)
+    collector = started(sink, delivery="at_least_once")
+    errors: list[str] = []
+    collector.report_error = lambda error: errors.append(str(error))  # type: ignore[method-assign]
+    for n in range(2):
+        sink.execute(tracked(n=n))
+    assert len(collector.failed) == 2 and len(errors) == 2
+    assert all("grant the user of config= " in error and "Write" in error for error in errors), errors
+    broker.grant("TOPIC", topic, "WRITE")
+    until = time.monotonic() + 30
+    while not collector.acked and time.monotonic() < until:
+        sink.execute(tracked(n=3))
+    assert rows(broker, topic) == [3]
+
+
+def test_each_right_that_exactly_once_needs_is_named_while_it_is_missing(broker: Broker, tmp_path: Path) -> None:
+    topic, login = broker.create_topic(), sasl(STRANGER, PASSWORD)
+    broker.grant("TOPIC", topic, "DESCRIBE", "WRITE")
+    kind = kind_of(broker.secured_address, topic, config=login)
+    needed = [
+        ("on transactional ids", "TRANSACTIONAL_ID", "topo.", ("DESCRIBE", "WRITE")),
+        ("Read on the group", "GROUP", "topo.", ("READ",)),
+    ]
+    for missing, resource, name, operations in needed:
+        with pytest.raises(TopoEnvironmentError, match=missing):
+            SinkTask(kind, tmp_path)
+        broker.grant(resource, name, *operations)
+    task = SinkTask(kind, tmp_path)
+    task.write(1, 2)
+    task.snapshot(1)
+    with pytest.raises(TopoEnvironmentError, match="with exactly_once Read"):
+        task.output.complete(1)
+    broker.grant("TOPIC", topic, "READ")
+    task.output.complete(1)
+    assert rows(broker, topic) == [1, 2]
 
 
 def test_a_record_that_the_broker_refuses_in_a_transaction_is_named_and_none_is_published(broker: Broker, tmp_path: Path) -> None:

@@ -279,6 +279,21 @@ def test_what_cannot_heal_is_raised_with_what_to_do(broker: Broker, topic: str, 
         assert "planted" not in str(raised.value) and "planted" not in caplog.text
 
 
+def test_a_group_that_the_user_may_not_read_is_named_at_once(broker: Broker, topic: str) -> None:
+    broker.grant("TOPIC", topic, "READ")
+    login = {"bootstrap_servers": broker.secured_address, "config": sasl(STRANGER, PASSWORD), "group_id": f"group-{topic}"}
+    with pytest.raises(TopoError, match=r"'committed' cannot be looked up: grant the user .* Read on the group"):
+        harness_of(broker, topic, **login)
+    harness = harness_of(broker, topic, **login, start="earliest")
+    read(harness)
+    harness.tasks[0].commit()
+    until = time.monotonic() + 30
+    while not harness.errors and time.monotonic() < until:
+        harness.turns(1)
+    assert ["does not take the positions" in str(error) for error in harness.errors] == [True]
+    assert len(harness.all_rows()) == 10
+
+
 def test_a_broker_that_does_not_answer_is_named() -> None:
     config = {"socket.timeout.ms": 500}
     with pytest.raises(TopoError, match=r"no broker .*='127.0.0.1:1' answers; start it, or correct .*Connection refused"):
@@ -346,7 +361,6 @@ def test_the_topology_of_the_page_writes_each_order_once(broker: Broker, tmp_pat
     rows = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
     assert sorted(row["cents"] for row in rows) == [*range(11)]
     assert [row["note"] for row in rows if row["user"] == "bob"] == ["late"]
-    assert page["secured"](broker.secured_address, USER, PASSWORD)._config["sasl.password"] == PASSWORD
     broker.delete_topic("orders")
 
 

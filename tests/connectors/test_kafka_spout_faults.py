@@ -98,15 +98,27 @@ def test_a_lost_broker_is_reported_when_it_goes_and_when_it_is_back(scene: Scene
         eventually(lambda: "nothing can be read: no broker" in errors_of(running), 120, what="the loss")
     finally:
         broker.start_again()
+    eventually(lambda: "answers: reading continues" in errors_of(running), 120, what="the return, without a record")
     broker.produce(topic, ["2"])
     eventually(lambda: sorted(scene.lines()) == [1, 2], 120, what="the second record")
-    eventually(lambda: "answers: reading continues" in errors_of(running), 120, what="the return")
     assert [pid_of(running.status(), "in", index) for index in range(2)] == pids, "no process has ended"
     running.kill()
 
 
 def errors_of(running: Any) -> str:
     return "\n".join(str(row) for row in running.errors())
+
+
+def test_the_group_follows_though_no_further_record_comes(scene: Scene, broker: Broker) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    topic = broker.create_topic(PARTITIONS)
+    broker.produce(topic, ["1", "2"])
+    running = scene.submit(topology(scene, broker, topic, group_id=f"group-{topic}"), delivery="at_least_once")
+    monitor = Consumer({"bootstrap.servers": broker.address, "group.id": f"group-{topic}", "log_level": 0})
+    eventually(lambda: monitor.committed([TopicPartition(topic, 0)], timeout=10)[0].offset == 2, 60, what="the offset")
+    monitor.close()
+    running.kill()
 
 
 def test_a_frozen_broker_only_delays(scene: Scene, broker: Broker) -> None:

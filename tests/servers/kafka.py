@@ -121,6 +121,19 @@ class Broker(Server):
             time.sleep(0.01)
         self.forget()
 
+    def grant(self, kind: str, name: str, *operations: str) -> None:
+        """Let STRANGER do something with a TOPIC, GROUP or TRANSACTIONAL_ID whose name begins so; from its return on."""
+        from confluent_kafka import admin
+
+        kinds: Any = admin
+        client = self.admin()
+        rules = [_rule(kinds.AclBinding, kind, name, one) for one in operations]
+        for answer in client.create_acls(rules).values():
+            answer.result(60)
+        for rule in [_rule(kinds.AclBindingFilter, kind, name, one) for one in operations]:
+            while not client.describe_acls(rule).result(60):
+                time.sleep(0.01)
+
     def forget(self) -> None:
         """Give up the producer, which knows the partitions of topics, and counts on from the records that it has written."""
         self._producer = None
@@ -179,6 +192,15 @@ class Broker(Server):
 
 _QUIET = {"log_level": 0}
 """Clients of the tests do not log that a broker is gone: the test has ended it."""
+
+
+def _rule(make: Any, kind: str, name: str, operation: str) -> Any:
+    from confluent_kafka import admin
+
+    kinds: Any = admin
+    resource, pattern = kinds.ResourceType[kind], kinds.ResourcePatternType.PREFIXED
+    allow = kinds.AclPermissionType.ALLOW
+    return make(resource, name, pattern, f"User:{STRANGER}", "*", kinds.AclOperation[operation], allow)
 
 
 def sasl(user: str, password: str) -> dict[str, str]:

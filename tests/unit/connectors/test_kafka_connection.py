@@ -21,7 +21,7 @@ class Reader:
         self.reports: list[str] = []
         self.context = TaskContext("flow", "in", 1, clock=self.clock)
         report = lambda error: self.reports.append(str(error))  # noqa: E731
-        self.connection = BrokerConnection({"bootstrap.servers": "b:1"}, self.context, report, self._ask, needs_group=False)
+        self.connection = BrokerConnection({"bootstrap.servers": "b:1"}, self.context, report, self._ask)
 
     def _ask(self, topic: str) -> None:
         self.asked += 1

@@ -18,6 +18,9 @@ from topo.errors import NotFoundError
 ANSWER_S = 15.0
 """How long a request may take before it has failed."""
 
+_PROBE_S = 1.0
+_PASSING = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "UNSTABLE_OFFSET_COMMIT"}
+
 
 def partition_of(topic: str, number: int) -> Partition:
     """Return a partition of a topic as the engine knows it."""
@@ -100,6 +103,45 @@ class Cluster:
         answers = self._admin.list_offsets(asked, **options)
         return {partition_of(one.topic, one.partition).name: answer.result().offset for one, answer in answers.items()}
 
+    def bounds(self, partition: Partition, isolation: str) -> tuple[int, int]:
+        """Return the first offset that a partition has, and that behind its last record. Raises KafkaException."""
+        from confluent_kafka import IsolationLevel, admin
+
+        specification: Any = admin
+        asked = client_partition(partition)
+        level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+        options = {"isolation_level": level, "request_timeout": self._answer_s}
+        kinds = specification.OffsetSpec.earliest(), specification.OffsetSpec.latest()
+        low, high = (self._admin.list_offsets({asked: kind}, **options)[asked].result().offset for kind in kinds)
+        return low, high
+
+    def committed(self, group: str, partitions: Sequence[Partition]) -> dict[str, int]:
+        """Return, by partition, the offset of a group, or BEGINNING where it has none. Raises KafkaException."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+
+        if not partitions:
+            return {}
+        # A consumer would be asked in vain: it does not say that the user has no right to the group.
+        asked = ConsumerGroupTopicPartitions(group, [client_partition(one) for one in partitions])
+        until = time.monotonic() + self._answer_s
+        while True:
+            try:
+                answer = self._admin.list_consumer_group_offsets([asked], require_stable=True, request_timeout=self._answer_s)
+                places = answer[group].result().topic_partitions
+                break
+            except KafkaException as error:
+                if not (error.args[0].retriable() or error.args[0].name() in _PASSING) or time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+        for one in places:
+            if one.error is not None:
+                raise KafkaException(one.error)
+        return {partition_of(one.topic, one.partition).name: one.offset if one.offset >= 0 else BEGINNING for one in places}
+
+    def probe(self, topic: str) -> None:
+        """Ask a broker for a topic. Raises KafkaException when none answers."""
+        self._admin.list_topics(topic, timeout=_PROBE_S)
+
     def _names(self) -> list[str]:
         assert self._pattern is not None
         with explaining("the topics cannot be listed", self._settings, self._errors):
@@ -152,8 +194,8 @@ def next_offsets(consumer: Any, place: Place, partitions: Sequence[Partition]) -
     """Return, by partition, the offset of the first record at or behind a place; BEGINNING for the first that there is.
 
     Args:
-        consumer: a client with the group of "committed".
-        place: "earliest", "latest", "committed", a moment, or offsets by partition; where these leave one out it is BEGINNING.
+        consumer: a client.
+        place: "earliest", "latest", a moment, or offsets by partition; where these leave one out it is BEGINNING.
         partitions: they exist.
 
     Raises:
@@ -167,8 +209,6 @@ def next_offsets(consumer: Any, place: Place, partitions: Sequence[Partition]) -
     if isinstance(place, datetime):
         moment, asked = int(place.timestamp() * 1000), consumer.offsets_for_times
         answers = asked([client_partition(one, moment) for one in partitions], timeout=ANSWER_S)
-    elif place == "committed":
-        answers = consumer.committed([client_partition(one) for one in partitions], timeout=ANSWER_S)
     else:
         return {one.name: _end(consumer, one) for one in partitions}
     found = {}
@@ -178,9 +218,8 @@ def next_offsets(consumer: Any, place: Place, partitions: Sequence[Partition]) -
 
             raise KafkaException(one.error)
         partition = partition_of(one.topic, one.partition)
-        # No record is as late as that moment: the end. The group has no offset: the beginning.
-        none = BEGINNING if place == "committed" else _end(consumer, partition) if one.offset < 0 else 0
-        found[partition.name] = one.offset if one.offset >= 0 else none
+        # No record is as late as that moment: the end.
+        found[partition.name] = one.offset if one.offset >= 0 else _end(consumer, partition)
     return found
 
 

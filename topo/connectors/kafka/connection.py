@@ -16,7 +16,7 @@ from topo.connectors.kafka.settings import explained
 from topo.errors import TopoEnvironmentError
 
 PROBE_S = 1.0
-"""Between two tries, and how long one may take."""
+"""Between two tries."""
 TRIES = 3
 """In a row without an answer they are a loss: one may be late on a busy machine."""
 _BROKEN = {"_TRANSPORT", "_RESOLVE"}
@@ -32,7 +32,6 @@ class BrokerConnection:
         settings: of the client.
         context: of the task.
         report: takes the errors.
-        needs_group: whether the rights on the group count.
         probe: asks a broker for a topic, and raises when none answers; on the helper thread.
     """
 
@@ -42,11 +41,8 @@ class BrokerConnection:
         context: TaskContext,
         report: Callable[[BaseException], None],
         probe: Callable[[str], object],
-        *,
-        needs_group: bool,
     ) -> None:
         self._settings, self._context, self._report, self._probe = settings, context, report, probe
-        self._needs_group = needs_group
         self._events: deque[Any] = deque()
         """Errors of the client; of tries the exception, or None: a broker has answered."""
         self._gauge = context.metrics.gauge("connected")
@@ -89,8 +85,8 @@ class BrokerConnection:
         elif name in _LOGIN:
             self._login = error
             self._try_later()
-        elif name.startswith("_") or (name == "GROUP_AUTHORIZATION_FAILED" and not self._needs_group):
-            # One broker of several, or one request: the client tries it once more.
+        elif name.startswith("_") or name == "GROUP_AUTHORIZATION_FAILED":
+            # One broker of several, or one request: the client tries it once more. Reading needs no right to the group.
             self._context.logger.info("Kafka's client: %s", error.str())
             if name in _BROKEN:
                 self._try_later()

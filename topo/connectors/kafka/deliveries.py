@@ -14,6 +14,16 @@ _OF_A_BATCH = {"MSG_SIZE_TOO_LARGE", "INVALID_RECORD", "_INVALID_DIFFERENT_RECOR
 """Errors of all records of a batch that are the fault of one, as the client names them."""
 
 
+def fatal_error(error: Exception) -> Any:
+    """Return the client's own error: of a SystemError, which Python makes of one in front of a callback, its cause."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    cause = error.__cause__ if isinstance(error, SystemError) else error
+    if isinstance(cause, KafkaException):
+        return cause
+    return KafkaException(KafkaError(KafkaError._FATAL, "the producer cannot be used any more"))
+
+
 class Deliveries:
     """An idempotent producer.
 
@@ -47,9 +57,9 @@ class Deliveries:
             for place in [place for place, error in failed.items() if error.name() in _OF_A_BATCH]:
                 del failed[place]
                 self._send([place], records, failed)
-        except KafkaException as error:
+        except (KafkaException, SystemError) as error:
             # So the client reports that it cannot be used any more. Which records were delivered is not known.
-            failed = dict.fromkeys(range(len(records)), error.args[0])
+            failed = dict.fromkeys(range(len(records)), fatal_error(error).args[0])
         if any(error.fatal() or error.name() == "_FATAL" for error in failed.values()):
             self.close()
             self._open()

@@ -37,14 +37,21 @@ class IdleWait:
     Args:
         consume: returns at most `count` records within a time: `consume(count, seconds)`.
         wake: has the task call `take` soon; called on the thread.
+        between: called on the thread behind each slice: the client has no turn for other threads until the wait is over.
 
     Attributes:
         is_stale: whether the assignment has changed since the wait began.
     """
 
-    def __init__(self, consume: Callable[[int, float], Sequence[Any]], wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        consume: Callable[[int, float], Sequence[Any]],
+        wake: Callable[[], None],
+        between: Callable[[], object] = lambda: None,
+    ) -> None:
         self._consume = consume
         self._wake = wake
+        self._between = between
         self._state = WaitState.IDLE
         self._is_closed = False
         self._is_interrupted = False
@@ -102,6 +109,7 @@ class IdleWait:
             while not (found or self._is_closed or self._is_interrupted):
                 try:
                     found = self._consume(1, SLICE_S)
+                    self._between()
                 except Exception as error:
                     found = error
             if self._is_closed:

@@ -18,7 +18,8 @@ from typing import Any
 from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionOutput
 from topo.connectors.kafka.cluster import Cluster, client_partition, next_offsets, partition_of
-from topo.connectors.kafka.connection import PROBE_S, BrokerConnection
+from topo.connectors.kafka.connection import BrokerConnection
+from topo.connectors.kafka.group_offsets import GroupOffsets
 from topo.connectors.kafka.idle_wait import IdleWait, close_client
 from topo.connectors.kafka.offsets import (
     BEGINNING,
@@ -39,8 +40,6 @@ from topo.connectors.kafka.schema_waits import SchemaWaits
 from topo.connectors.kafka.settings import explained, explaining
 from topo.connectors.kafka.topic_reading import TopicReading
 
-QUERY_S = 10.0
-"""How long a request about one partition may take."""
 ENDS_S = 5.0
 """Between two looks at the ends of the partitions, for the lag."""
 
@@ -85,23 +84,23 @@ class KafkaReader:
         """Behind the last record of each partition, as of the last look."""
         self._ends_at = -inf
         self._is_asking_ends = False
-        self._commit_errors: deque[Any] = deque()
-        self._has_commit_error = self._has_losses = False
+        self._has_losses = False
         self._revision = cluster.revision
         self._eof, self._no_offset = KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET
         metrics = context.metrics
         self._bytes, self._age = metrics.counter("bytes"), metrics.histogram("age_ms")
-        self._connection = BrokerConnection(settings, context, report, self._probe, needs_group=commits)
-        callbacks = {"error_cb": self._connection.failed, **({"on_commit": self._on_commit} if commits else {})}
+        self._connection = BrokerConnection(settings, context, report, cluster.probe)
+        self._offsets = GroupOffsets(settings, report) if commits else None
+        callbacks = {"error_cb": self._connection.failed, **({"on_commit": self._offsets.taken} if self._offsets else {})}
         with explaining("Kafka's client cannot be made", settings):
             # Without `logger=`: the client calls it in its own threads, with locks that other calls wait for with the GIL.
             self._consumer = Consumer({**settings, **callbacks})
-        self._commits = commits
         self._schemas: SchemaWaits[TopicReading] = SchemaWaits(context, report)
-        self._wait = None if context.executor is None else IdleWait(self._consumer.consume, self._wake)
+        self._wait = None if context.executor is None else IdleWait(self._consumer.consume, self._wake, self._send_offsets)
 
-    def _probe(self, topic: str) -> None:
-        self._consumer.list_topics(topic, timeout=PROBE_S)
+    def _send_offsets(self) -> None:
+        if self._offsets is not None:
+            self._offsets.send(self._consumer)
 
     def _wake(self) -> None:
         if self._context.executor is not None:
@@ -123,8 +122,12 @@ class KafkaReader:
             TopoError: no broker answers, or it refuses a request.
         """
         new = [one for one in partitions if one.name not in known]
+        self._overtake()
         with explaining(f"start={self._start!r} cannot be looked up", self._settings):
-            self._begins |= next_offsets(self._consumer, self._start, new)
+            if self._start == "committed":
+                self._begins |= self._cluster.committed(str(self._settings["group.id"]), new)
+            else:
+                self._begins |= next_offsets(self._consumer, self._start, new)
         if self._stop is not None:
             with explaining(f"stop={self._stop!r} cannot be looked up", self._settings):
                 ends = next_offsets(self._consumer, self._stop, partitions)
@@ -190,8 +193,10 @@ class KafkaReader:
 
     def poll(self, output: PartitionOutput) -> None:
         self._connection.look(next(iter(self._readings.values())).partition.group if self._readings else None)
-        if self._commit_errors:
-            self._report_commits()
+        if self._offsets is not None:
+            self._offsets.look()
+            if not self.is_waiting:
+                self._offsets.send(self._consumer)
         if self._cluster.revision != self._revision:
             self._look_for_other_topics()
         if self._answers:
@@ -219,16 +224,11 @@ class KafkaReader:
             wait.begin()
 
     def committed(self, positions: Mapping[str, Any]) -> None:
-        if not self._commits:
-            return
-        offsets = []
-        for name, (_, last) in positions.items():
-            topic, _, number = name.rpartition("-")
-            if last != BEGINNING:
-                offsets.append(client_partition(Partition(name, topic, int(number)), last + 1))
-        if offsets:
-            with explaining("the positions cannot be committed to the group", self._settings):
-                self._consumer.commit(offsets=offsets, asynchronous=True)
+        if self._offsets is not None:
+            self._offsets.add(positions)
+            # Else the thread that waits sends them within a slice.
+            if not self.is_waiting:
+                self._send_offsets()
 
     def lag(self) -> int | None:
         # The client knows the ends as well, but may stand still when it is asked while another thread is in `consume`.
@@ -259,6 +259,7 @@ class KafkaReader:
         if self._wait is not None:
             self._wait.close()
         self._readings.clear()
+        self._send_offsets()
         close_client(self._consumer)
         self._format.close()
 
@@ -370,7 +371,9 @@ class KafkaReader:
                 # Control records and compacted ones have no message: the end may be further than the last record.
                 reading.next = max(reading.next, message.offset())
         elif reading is None:
-            if topic is None:
+            if topic is None and self._offsets is not None and error.name() == "GROUP_AUTHORIZATION_FAILED":
+                self._offsets.taken(error, [])
+            elif topic is None:
                 self._connection.failed(error)
         elif error.code() == self._no_offset:
             if not reading.is_asking:
@@ -392,7 +395,7 @@ class KafkaReader:
         try:
             topic_id = self._cluster.looked_up(partition.group)
             with explaining(f"the offsets of partition {partition.name!r} cannot be looked up", self._settings):
-                low, high = self._consumer.get_watermark_offsets(client_partition(partition), timeout=QUERY_S)
+                low, high = self._cluster.bounds(partition, self._settings["isolation.level"])
             found = continuation(reading.era, offset, topic_id, low, high, cut)
         except Exception as error:
             found = error
@@ -419,22 +422,6 @@ class KafkaReader:
         if self._readings.get(reading.partition.name) is reading and not reading.is_paused:
             self._read_no_more(reading)
             self._read_from(reading)
-
-    # -- the group -----------------------------------------------------------------------------------------------------------
-
-    def _on_commit(self, error: Any, _partitions: Any) -> None:
-        """Called by the client, on either thread."""
-        self._commit_errors.append(error)
-
-    def _report_commits(self) -> None:
-        """Report that the group does not take positions: once, until it does."""
-        while self._commit_errors:
-            error = self._commit_errors.popleft()
-            if error is not None and not self._has_commit_error:
-                group = self._settings.get("group.id")
-                what = f"group {group!r} does not take the positions; topo's own are stored, and reading continues"
-                self._report(explained(error, what, self._settings))
-            self._has_commit_error = error is not None
 
 
 _error, _value = methodcaller("error"), methodcaller("value")

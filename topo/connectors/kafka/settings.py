@@ -31,9 +31,10 @@ _UNREACHABLE = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_RESOLVE", "_T
 _LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
 _FIXES = {
-    "TOPIC_AUTHORIZATION_FAILED": "grant the user of config= the operations Describe and Read, for a sink Write, on the topic",
+    "TOPIC_AUTHORIZATION_FAILED": "grant the user of config= Describe and Read on the topic; for a sink Describe and Write, "
+    "and with exactly_once Read, too",
     "GROUP_AUTHORIZATION_FAILED": "grant the user of config= the operation Read on the group",
-    "CLUSTER_AUTHORIZATION_FAILED": "grant the user of config= the operation that the error names, on the cluster",
+    "CLUSTER_AUTHORIZATION_FAILED": "grant the user of config= the operation Write on the topic",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "grant the user of config= Write and Describe on transactional ids 'topo.*'",
     "_SSL": "correct the ssl. settings of config=: the broker's certificate, and the authority that signed it",
     "_INVALID_ARG": "correct config=; its names and values are those of librdkafka's CONFIGURATION.md",

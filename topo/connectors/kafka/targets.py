@@ -33,7 +33,8 @@ class Targets:
         self._progress = progress
         self._limits: dict[str, TopicLimits] = {}
         self._reported: list[Any] = []
-        options: dict[str, Any] = {**settings, "error_cb": self._reported.append}
+        # A client that may write asks for the right to write, and cannot be used any more without it.
+        options: dict[str, Any] = {**settings, "enable.idempotence": False, "error_cb": self._reported.append}
         with explaining("Kafka's client cannot be made", settings):
             self._admin = AdminClient(options)
 

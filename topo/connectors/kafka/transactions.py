@@ -14,6 +14,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, TypeVar
 
+from topo.connectors.kafka.deliveries import fatal_error
 from topo.connectors.kafka.marker import CommitMarker
 from topo.connectors.kafka.outgoing import OutgoingRecord
 from topo.errors import TopoEnvironmentError
@@ -92,7 +93,7 @@ class Transactions:
         # The published transactions are known by stable offsets alone: the client waits for them with this level.
         consumer = Consumer({**shared, "isolation.level": "read_committed"})
         try:
-            (found,) = self._patiently(lambda timeout: consumer.committed([place], timeout=timeout))
+            (found,) = self._patiently(lambda timeout: _committed(consumer, place, timeout))
             if found.error is not None:
                 raise KafkaException(found.error)
             marker = CommitMarker(found.offset, found.metadata or "") if found.offset >= 0 else CommitMarker()
@@ -163,9 +164,9 @@ class Transactions:
                 if time.monotonic() > until:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
                 self._progress()
-        except SystemError:
-            # So the client reports that the producer was fenced meanwhile.
-            raise KafkaException(KafkaError(KafkaError._FATAL, "the producer cannot be used any more")) from None
+        except SystemError as error:
+            # So the client reports that the producer was fenced meanwhile, or may not write.
+            raise fatal_error(error) from None
 
     def _patiently(self, call: Callable[[float], T]) -> T:
         from confluent_kafka import KafkaException
@@ -186,6 +187,19 @@ class Transactions:
         with suppress(Exception):
             self._producer.purge()
             self._producer.flush(0)
+
+
+def _committed(consumer: Any, place: Any, timeout: float) -> Any:
+    """Return the offset of a group. A refusal comes as an event of the consumer, while the request waits for its whole time."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return consumer.committed([place], timeout=timeout)
+    except KafkaException:
+        for event in consumer.consume(10, 0):
+            if event.error().name() == "GROUP_AUTHORIZATION_FAILED":
+                raise KafkaException(event.error()) from None
+        raise
 
 
 def _beside(call: Callable[[], T]) -> Callable[[float], T]:
