@@ -12,7 +12,7 @@ from weakref import finalize
 from topo.api.durations import duration_ms
 from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked, secrets_of, without
-from topo.errors import ConfigError
+from topo.errors import ConfigError, TopoEnvironmentError
 
 _REFUSED = {
     "allow_reconnect": "topo connects again",
@@ -68,7 +68,7 @@ class NatsConnection:
     which have a `number`.
 
     Attributes:
-        complaint: the last error of the server that answers no request, such as a missing right; "": none.
+        complaint: of the server during the last call, of a right that is missing: such a request has no answer. "": none.
     """
 
     def __init__(self, servers: NatsServers) -> None:
@@ -90,26 +90,36 @@ class NatsConnection:
 
         Raises:
             ConfigError: the server refuses this user, or has no JetStream.
+            TopoEnvironmentError: this user has no right to a request, which is not answered then.
             Exception: of the action. The next call connects again where it `is_unreachable`.
         """
         return self._loop.run_until_complete(self._connected(action))
 
     async def _connected(self, action: Callable[[Any, Any], Coroutine[Any, Any, Result]]) -> Result:
         timeout_s = self._servers.timeout_s
+        self.complaint = ""
         try:
             is_stale = self._loop.time() - self._used_s > _IDLE_S
             if not self._clients or not self._clients[0].is_connected or is_stale:
                 await _drop(self._clients)
                 self._clients.append(await asyncio.wait_for(self._connect(), timeout_s))
                 self.number += 1
-                self.complaint = ""
             return await action(self._clients[0], self._clients[0].jetstream(timeout=timeout_s))
         except Exception as error:
             if is_unreachable(error):
+                if self.complaint:
+                    raise self.refusal() from None
                 await _drop(self._clients)
             raise
         finally:
             self._used_s = self._loop.time()
+
+    def refusal(self) -> TopoEnvironmentError:
+        """Return the complaint as an error."""
+        servers = self._servers
+        return TopoEnvironmentError(
+            f"{servers.component}: {servers} refuses a request: {self.complaint}; grant this user the permission"
+        )
 
     async def _connect(self) -> Any:
         import nats
@@ -118,7 +128,8 @@ class NatsConnection:
 
         async def keep(error: Exception) -> None:
             refusals.append(error)
-            self.complaint = self._servers.shown(error)
+            if "permissions violation" in str(error).lower():
+                self.complaint = self._servers.shown(error)
 
         options = {"allow_reconnect": False, "error_cb": keep, "connect_timeout": self._servers.timeout_s}
         try:

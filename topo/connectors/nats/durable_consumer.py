@@ -33,14 +33,20 @@ class DurableMessage:
 
 
 class TurnOutcome(NamedTuple):
-    """The outcome of a turn: messages, and how many more there are; None: that was not asked."""
+    """The outcome of a turn: messages, and how many more there are.
+
+    Attributes:
+        lag: None: that was not asked.
+        refusal: of requests that get no answer, such as acknowledgements; None: none were refused.
+    """
 
     messages: list[DurableMessage]
     lag: int | None
+    refusal: TopoEnvironmentError | None = None
 
     def __bool__(self) -> bool:
         """Whether the task has something to do about it."""
-        return bool(self.messages)
+        return bool(self.messages) or self.refusal is not None
 
 
 class DurableConsumer:
@@ -96,7 +102,8 @@ class DurableConsumer:
         Raises:
             TopoEnvironmentError: the server refuses requests.
         """
-        return self._connection.run(lambda client, context: self._turn(client, context, done, held, room))
+        outcome = self._connection.run(lambda client, context: self._turn(client, context, done, held, room))
+        return outcome._replace(refusal=self._connection.refusal()) if self._connection.complaint else outcome
 
     async def _open(self, _client: Any, stream_context: Any) -> None:
         from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -65,7 +66,7 @@ class DurableReader:
         self._was_done: OrderedDict[int, NatsPosition] = OrderedDict()
         self._lag: int | None = None
         self._refusal = ""
-        """The last one of the server, which was reported."""
+        """The last one of the server, which was reported, without numbers."""
         self._partition: Partition | None = None
         self._is_paused = False
         metrics = context.metrics
@@ -152,12 +153,14 @@ class DurableReader:
         answer = self._line.take()
         if answer is None:
             return
+        refusal = answer if isinstance(answer, Exception) else answer.refusal
+        # That of an acknowledgement has the numbers of its message.
+        text = re.sub(r"\d+", "", str(refusal or ""))
+        if refusal is not None and text != self._refusal:
+            self._report(refusal)
+        self._refusal = text
         if isinstance(answer, Exception):
-            if str(answer) != self._refusal:
-                self._report(answer)
-            self._refusal = str(answer)
             return
-        self._refusal = ""
         # More may be done since the request was made.
         del self._done[: self._sent]
         self._sent = 0

@@ -216,6 +216,5 @@ async def _wait(client: Any, connection: NatsConnection, end: asyncio.Future[Non
         elif not client.is_connected and not end.done():
             raise ConnectionClosedError
         elif loop.time() > until and not end.done():
-            complaint = f"; the server's complaint: {connection.complaint}" if connection.complaint else ""
-            raise TimeoutError(f"{left} messages were not acknowledged within {connection.timeout_s:g} s{complaint}")
+            raise TimeoutError(f"{left} messages were not acknowledged within {connection.timeout_s:g} s")
     end.result()
