@@ -180,9 +180,11 @@ class NatsSpout(PartitionedSpout):
         try:
             self._look()
         except Exception as error:
-            # The reader reports that the server is not reached.
-            if self._state is None or not is_unreachable(error):
+            if not is_unreachable(error):
                 raise
+            if self._state is None:
+                raise TopoEnvironmentError(f"NatsSpout: {self._servers} is not reached: {self._servers.shown(error)}") from None
+            # The reader reports that the server is not reached.
         yield from self._filters if self._pattern is None else sorted(self._subjects)
 
     def begin(self, partition: Partition, found_later: bool) -> Any:
