@@ -113,7 +113,7 @@ def test_a_message_above_a_limit_that_the_broker_does_not_state_fails_alone(tmp_
             task.execute(n)
         task.until(lambda: task.acked == [1, 2] and task.failed)
         assert task.failed == [10**100]
-        assert f"MqttSink: {broker.address} refuses a message: Packet too large" in task.errors
+        assert f"MqttSink: {broker.address} refuses a message of topic 'out/a': Packet too large" in task.errors
     finally:
         task.sink.cleanup()
         broker.kill()

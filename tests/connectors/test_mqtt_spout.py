@@ -23,6 +23,8 @@ from topo.testing.partition_harness import PartitionHarness
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("mqtt")]
 __all__ = ["broker", "peer"]
 
+PLUGINS = [*Path("/usr").glob("l*/*/mosquitto_dynamic_security.so"), *Path("/usr").glob("l*/mosquitto_dynamic_security.so")]
+
 
 class Reading:
     """A task that reads; the test decides when rows are done."""
@@ -99,6 +101,37 @@ def test_messages_are_read_with_their_topics(reading: Any, peer: Peer) -> None:
         if task.harness.all_rows():
             break
     assert task.values(1)[0] == ({"n": 1}, "in/a/1") and task.errors == []
+
+
+def test_a_topic_that_is_refused_is_reported_once_and_read_when_the_right_is_granted(reading: Any, tmp_path: Path) -> None:
+    if not PLUGINS:
+        pytest.skip("this Mosquitto has no plugin for dynamic security")
+    control = {"acltype": "publishClientSend", "topic": "$CONTROL/#", "allow": True}
+    rules = {
+        "defaultACLAccess": {"publishClientSend": True, "publishClientReceive": True, "subscribe": False},
+        "roles": [{"rolename": "all", "acls": [control]}],
+        "groups": [{"groupname": "all", "roles": [{"rolename": "all"}]}],
+        "anonymousGroup": "all",
+    }
+    (tmp_path / "rules.json").write_text(json.dumps(rules))
+    broker = mosquitto.start(tmp_path, settings=[f"plugin {PLUGINS[0]}", f"plugin_opt_config_file {tmp_path / 'rules.json'}"])
+    peer = Peer(broker)
+    task = reading("in/#", broker.address)
+    task.until(lambda: task.errors)
+    assert "refuses the topic 'in/#', and it is tried again: Not authorized; give this user the right" in task.errors[0]
+    grant = {"command": "setDefaultACLAccess", "acls": [{"acltype": "subscribe", "allow": True}]}
+    peer.publish("$CONTROL/dynamic-security/v1", json.dumps({"commands": [grant]}))
+
+    def is_taken() -> bool:
+        task.harness.clock.advance("1s")
+        return len(task.errors) == 2
+
+    task.until(is_taken)
+    assert "takes the topic 'in/#' now" in task.errors[1]
+    peer.publish("in/a", "1")
+    assert task.values(1) == ["1"]
+    peer.close()
+    broker.stop()
 
 
 def test_what_is_not_done_is_delivered_to_the_next_process_and_the_rest_is_not(reading: Any, peer: Peer) -> None:

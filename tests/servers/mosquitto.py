@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -47,6 +48,7 @@ def start(
     most_bytes: int | None = None,
     most_payload: int | None = None,
     certificate: tuple[Path, Path] | None = None,
+    settings: Sequence[str] = (),
 ) -> Mosquitto:
     """Start a broker with its data in `folder`. Skips the test where it or its client is missing.
 
@@ -55,13 +57,15 @@ def start(
         survives: whether its data survives a kill: it writes all of it at each change, which takes long with many messages.
         most_bytes: of a packet that it takes, which it states.
         most_payload: bytes of a message that it takes, by the setting of former versions, which it does not state.
+        settings: more lines of its settings.
         certificate: with its key. It is the server's and signs itself; clients at `tls_port` have to show a certificate, too.
     """
     need(("paho",), "mqtt")
     if _command() is None:
         refuse_missing("mosquitto", "mqtt")
     port, tls_port = port or free_port(), 0 if certificate is None else free_port()
-    settings = [
+    lines = [
+        *settings,
         f"listener {port} 127.0.0.1",
         f"allow_anonymous {str(not is_locked).lower()}",
         "persistence true",
@@ -76,12 +80,12 @@ def start(
     ]
     if certificate is not None:
         cert, key = certificate
-        settings += [f"listener {tls_port} 127.0.0.1", f"cafile {cert}", f"certfile {cert}", f"keyfile {key}"]
-        settings += ["require_certificate true"]
+        lines += [f"listener {tls_port} 127.0.0.1", f"cafile {cert}", f"certfile {cert}", f"keyfile {key}"]
+        lines += ["require_certificate true"]
     if is_locked:
         tool = shutil.which("mosquitto_passwd", path=os.environ["PATH"] + os.pathsep + PATHS) or "mosquitto_passwd"
         subprocess.run([tool, "-b", "-c", str(folder / "passwords"), USER, PASSWORD], check=True, capture_output=True)
-    (folder / "mosquitto.conf").write_text("\n".join(settings) + "\n")
+    (folder / "mosquitto.conf").write_text("\n".join(lines) + "\n")
     return replace(_start(folder, port), tls_port=tls_port)
 
 

@@ -19,6 +19,7 @@ from topo.errors import ConfigError, PeerError, TopoEnvironmentError
 
 _MOST_WAITING = 60_000
 """The numbers of packets repeat after 65,535: no two of those that wait may be equal."""
+_NOT_AUTHORIZED = 0x87
 
 
 class MqttSink(Bolt, WithRequiredFields):
@@ -83,8 +84,8 @@ class MqttSink(Bolt, WithRequiredFields):
         from topo.connectors.mqtt.session import MqttSession
 
         self._collector = collector
-        self._waiting: dict[int, tuple[Tuple, int] | None] = {}
-        """Tuples by packet number, with their sizes; None for those of before a reset, which the client still publishes."""
+        self._waiting: dict[int, tuple[Tuple, str, int] | None] = {}
+        """Tuples by packet number, with topic and size; None for those of before a reset, which the client still publishes."""
         self._early: list[tuple[Tuple, str, bytes | None]] | None = []
         """Rows that have come before the first connection, which shows how large they may be; then None."""
         metrics = context.metrics
@@ -128,7 +129,7 @@ class MqttSink(Bolt, WithRequiredFields):
         mid = self._session.publish(topic, payload, retain=self._retain)
         if mid in self._waiting:
             raise TopoEnvironmentError(f"MqttSink: a message of number {mid} still waits for {self._address.shown}")
-        self._waiting[mid] = (tup, len(payload or b""))
+        self._waiting[mid] = (tup, topic, len(payload or b""))
         self._connected.set(float(self._session.is_connected))
 
     def _on_connected(self, _is_known: bool) -> None:
@@ -152,11 +153,13 @@ class MqttSink(Bolt, WithRequiredFields):
         found = self._waiting.pop(mid, None)
         if found is None:
             return
-        tup, size = found
+        tup, topic, size = found
         self._connected.set(float(self._session.is_connected))
         if reason.is_failure:
             self._rejected.add()
-            self._collector.report_error(PeerError(f"MqttSink: {self._address.shown} refuses a message: {reason}"))
+            fix = "; give this user the right to publish there" if reason.value == _NOT_AUTHORIZED else ""
+            shown = f"MqttSink: {self._address.shown} refuses a message of topic {topic!r}: {reason}{fix}"
+            self._collector.report_error(PeerError(shown))
             self._collector.fail(tup)
             return
         self._rows.add()

@@ -28,6 +28,8 @@ SESSION = Partition("session")
 METADATA = ("topic", "retain")
 _MOST_UNTRACKED = 10_000
 """Messages of QoS 0 that wait; the broker does not hold them back."""
+_ASK_S = 10.0
+"""Between two requests for a topic that the broker refuses."""
 
 
 class MqttSpout(PartitionedSpout):
@@ -198,6 +200,8 @@ class _SessionReader:
         self._numbers = frozenset(map(number_of, spout.topics))
         self._asked: dict[int, str] = {}
         """Topics whose subscription was not answered, by the number of its packet."""
+        self._refused = set[str]()
+        self._clock, self._ask_at = context.clock, 0.0
         self._dropped = self._dropped_before = 0
         metrics = context.metrics
         self._bytes, self._lost, self._connected = (
@@ -211,22 +215,34 @@ class _SessionReader:
 
     def on_connected(self, is_known: bool) -> None:
         """Subscribe, which changes nothing where the session has the topics already."""
-        from paho.mqtt.subscribeoptions import SubscribeOptions
-
         self._connection += 1
         if not is_known:
             self._arrived.append(_Arrival(self._connection, None))
+        for topic in self._spout.topics:
+            self._subscribe(topic)
+
+    def _subscribe(self, topic: str) -> None:
+        from paho.mqtt.subscribeoptions import SubscribeOptions
+
         # Else the broker would send retained messages again, for each connection.
         options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB)
-        for topic in self._spout.topics:
-            _, mid = self._session.client.subscribe(topic, options=options, properties=self._session.numbered(number_of(topic)))
+        _, mid = self._session.client.subscribe(topic, options=options, properties=self._session.numbered(number_of(topic)))
+        if mid is not None:
             self._asked[mid] = topic
 
     def on_subscribed(self, _client: Any, _data: Any, mid: int, reasons: Sequence[Any], _properties: Any) -> None:
-        """Report a topic that the broker refuses."""
+        """Report a topic that the broker refuses, once until it takes it."""
         topic = self._asked.pop(mid, None)
-        if topic is not None and reasons[0].is_failure:
-            self._session.report(f"the broker refuses the topic {topic!r}: {reasons[0]}")
+        if topic is None:
+            return
+        if not reasons[0].is_failure:
+            if topic in self._refused:
+                self._refused.discard(topic)
+                self._session.report(f"the broker takes the topic {topic!r} now")
+        elif topic not in self._refused:
+            self._refused.add(topic)
+            what = f"the broker refuses the topic {topic!r}, and it is tried again: {reasons[0]}"
+            self._session.report(f"{what}; give this user the right to subscribe")
 
     def on_message(self, _client: Any, _data: Any, message: Any) -> None:
         """Keep a message for the task, and wake it."""
@@ -264,6 +280,11 @@ class _SessionReader:
     def poll(self, output: PartitionOutput) -> None:
         """Give the messages that have come."""
         self._connected.set(float(self._session.is_connected))
+        if self._refused and self._session.is_connected and self._clock() >= self._ask_at:
+            # Few brokers end the connection when a right is granted, which would have the topics asked for again.
+            self._ask_at = self._clock() + _ASK_S
+            for topic in [*self._refused]:
+                self._subscribe(topic)
         self._lost.add(self._dropped - self._dropped_before)
         self._dropped_before = self._dropped
         if self._is_assigned and not self._is_paused:
