@@ -143,6 +143,14 @@ def test_what_no_rows_can_be_copied_into_is_refused(table: Table, made: str) -> 
         started(sink, delivery="at_least_once")
 
 
+@pytest.mark.parametrize(("key", "why"), [(None, "grant this user insert on it, and create"), ("a", "with a key select")])
+def test_a_right_that_is_missing_is_named_and_nothing_else(table: Table, key: Any, why: str) -> None:
+    table.run("create table T (a int unique)")
+    with pytest.raises(ConfigError, match=f"permission denied for table .*; {'.*' if key else ''}{why}") as refused:
+        started(table.sink(["a"], f"{table.address} user=locked password={PASSWORD}", key=key))
+    assert "unique index" not in str(refused.value)
+
+
 def test_staged_rows_of_another_type_are_refused(table: Table) -> None:
     table.run("create table T (a int)")
     started(table.sink(["a"]))

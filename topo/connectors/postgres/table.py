@@ -101,6 +101,10 @@ class PostgresTable:
                     # A server that is read-only is waited for when there are rows.
                     with suppress(psycopg.InternalError), connection.transaction(force_rollback=True):
                         self._copy(connection, self._sql.copy, ())
+            except psycopg.errors.InsufficientPrivilege as error:
+                rights = "insert on it" + (", with a key select and update, too" if self._columns.key else "")
+                tables = ", and create in its schema for the tables of staged rows" if self._is_staged else ""
+                problem = f"{str(error).partition(chr(10))[0]}; grant this user {rights}{tables}"
             except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
                 problem = f"{str(error).strip()}{needs}"
         if problem is not None:
