@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "emission": BASE | {"api", "hot", "wire", "operators", "dead_letters"},
     "dead_letters": BASE | {"hot", "wire"},
     "tracking": BASE | {"api", "hot", "wire", "operators", "emission", "dead_letters"},
-    "checkpoint": BASE | {"api", "wire", "plan", "emission"},
+    "checkpoint": BASE | {"api", "hot", "wire", "plan", "emission"},
     "task": BASE | PURE_PARTS,
     "master": BASE | PURE_PARTS,
     "observability": BASE | MACHINES,

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from topo.digests import blake2b
 from topo.errors import CheckpointDamagedError, CheckpointRefusedError, UnsupportedStateError, UnsupportedValueError
+from topo.hot import pack_rows
 from topo.ids import TaskId
 from topo.keys import KeyGroupRange
 from topo.nesting import MAX_STATE_DEPTH, check_depth
@@ -110,6 +111,9 @@ def pack(value: Any, types: ExtTypes, what: str = "state") -> bytes:
         UnsupportedStateError: a value is of a type that is not registered, or nested too deeply.
     """
     try:
+        # As msgpack would, and without a second walk: other threads stand still meanwhile. It declines what may be too deep.
+        if (plain := pack_rows(value)) is not None:
+            return plain
         packed: bytes = msgpack.Packer(default=types.encode).pack(value)
         check_depth(packed, MAX_STATE_DEPTH)
     except UnsupportedValueError as error:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import repeat
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 REMEMBERED = 100_000
@@ -30,7 +29,6 @@ Covered = dict[str, Any]
 one of the `digests`."""
 ANY_VALUES = 0
 """The digest of values that are not known."""
-_ID, _DIGEST = itemgetter(1), itemgetter(2)
 
 
 class Accepted(NamedTuple):
@@ -38,6 +36,14 @@ class Accepted(NamedTuple):
 
     sent: list[int]
     changed: list[int]
+
+
+class _Interval(NamedTuple):
+    """Messages between two checkpoints: the number of the first one, ids, and the digests where there are no positions."""
+
+    begin: int
+    ids: list[Any]
+    digests: list[int]
 
 
 class UncommittedMessages:
@@ -56,8 +62,8 @@ class UncommittedMessages:
         self._has_positions = has_positions
         self._keeps_ids = keeps_ids or not has_positions
         self.position: Any = None
-        self._open: deque[tuple[int, Any, int]] = deque()
-        """Messages that are not covered: the last checkpoint before them, the id, and the digest where there are no positions.
+        self._open: deque[_Interval] = deque()
+        """Messages that are not covered.
 
         Digests are taken as messages come: the snapshot would stand still for those of a second.
         """
@@ -74,7 +80,7 @@ class UncommittedMessages:
     @property
     def uncovered(self) -> int:
         """Messages whose ids are kept until a checkpoint covers them."""
-        return len(self._open)
+        return sum([len(interval.ids) for interval in self._open])
 
     @property
     def unreported(self) -> int:
@@ -108,7 +114,10 @@ class UncommittedMessages:
             messages, digests = [messages[place] for place in places], [digests[place] for place in places]
         self.emitted += len(messages)
         if self._keeps_ids:
-            self._open.extend(zip(repeat(self._snapshotted), messages, digests, strict=False))
+            if not self._open or self._open[-1].begin != self._snapshotted:
+                self._open.append(_Interval(self._snapshotted, [], []))
+            self._open[-1].ids.extend(messages)
+            self._open[-1].digests.extend(digests)
         return accepted
 
     def reach(self, position: Any) -> None:
@@ -122,8 +131,9 @@ class UncommittedMessages:
             known = [(message, digest) for message, digests in self._known.items() for digest in digests]
             known += self._unreported
             ids, digests = map(list, zip(*known, strict=True)) if known else ([], [])
-            ids += map(_ID, self._open)
-            digests += map(_DIGEST, self._open)
+            for interval in self._open:
+                ids += interval.ids
+                digests += interval.digests
             covered = {"ids": ids, "digests": digests}
         self._snapshotted = checkpoint
         self._marks.append((checkpoint, self.emitted))
@@ -148,7 +158,7 @@ class UncommittedMessages:
         Returns:
             Messages that it does not cover, which a source without positions has to emit again.
         """
-        before = [(message, digest) for _, message, digest in self._open]
+        before = [pair for interval in self._open for pair in zip(interval.ids, interval.digests, strict=True)]
         if not self._has_positions:
             # An earlier checkpoint may take the place of a damaged one, and not cover what that did.
             before = [*self._unreported, *before]
@@ -176,8 +186,9 @@ class UncommittedMessages:
 
     def complete(self, checkpoint: int) -> None:
         """A checkpoint is complete: its covered messages, of the ids that are kept, are to be reported to the spout."""
-        while self._open and self._open[0][0] < checkpoint:
-            self._unreported.append(self._open.popleft()[1:])
+        while self._open and self._open[0].begin < checkpoint:
+            interval = self._open.popleft()
+            self._unreported.extend(zip(interval.ids, interval.digests, strict=True))
         while self._marks and self._marks[0][0] <= checkpoint:
             self.covered = max(self.covered, self._marks.popleft()[1])
 
