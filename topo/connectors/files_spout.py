@@ -415,7 +415,7 @@ def _named(name: str) -> Iterator[None]:
     """Have each error name the file: of many files it may be any."""
     try:
         yield
-    except TopoError:
+    except (TopoError, MemoryError):
         raise
     except Exception as error:
         raise TopoEnvironmentError(f"file {name!r} cannot be read: {str(error) or type(error).__name__}") from error

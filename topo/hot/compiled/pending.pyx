@@ -17,11 +17,11 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
 from topo.hot.compiled.columns cimport read_column, word_at
+from topo.hot.compiled.prefetch cimport AHEAD, __builtin_prefetch
 from topo.hot.compiled.table cimport (
     DEAD,
     Slot,
     Table,
-    __builtin_prefetch,
     table_add,
     table_clear,
     table_close,
@@ -33,9 +33,6 @@ from topo.hot.compiled.table cimport (
 )
 
 from topo.hot.plain.rotating_map import Rotation
-
-cdef enum:
-    AHEAD = 8  # roots from one stage of `complete` to the next
 
 cdef struct Batch:
     double moment

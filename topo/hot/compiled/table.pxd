@@ -9,8 +9,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-cdef extern from *:
-    void __builtin_prefetch(const void *) noexcept nogil
+from topo.hot.compiled.prefetch cimport __builtin_prefetch
 
 cdef struct Slot:
     uint64_t key

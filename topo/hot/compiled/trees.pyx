@@ -11,11 +11,11 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, realloc
 
 from topo.hot.compiled.columns cimport close_pair, read_column, read_pair, word_at
+from topo.hot.compiled.prefetch cimport AHEAD, __builtin_prefetch
 from topo.hot.compiled.table cimport (
     DEAD,
     Slot,
     Table,
-    __builtin_prefetch,
     table_add,
     table_clear,
     table_close,
@@ -27,10 +27,6 @@ from topo.hot.compiled.table cimport (
 )
 
 from topo.hot.plain.trees import Verdicts
-
-
-cdef enum:
-    AHEAD = 8  # roots between asking for memory and reading it
 
 
 cdef class _Roots:

@@ -11,6 +11,7 @@ from cpython.mem cimport PyMem_Realloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
+from topo.hot.compiled.prefetch cimport AHEAD, __builtin_prefetch
 from topo.hot.compiled.slots cimport offset_of, slot_of
 from topo.hot.compiled.values cimport is_frequent
 
@@ -27,12 +28,8 @@ cdef extern from *:
     ctypedef struct arrayobject:
         Py_ssize_t allocated
         int ob_exports
-    void __builtin_prefetch(const void *) noexcept nogil
     void Py_SET_SIZE(PyObject *column, Py_ssize_t count)
     void SET_ITEMS(arrayobject *column, void *items)
-
-cdef enum:
-    AHEAD = 8  # panes from one stage of `_hold_each` to the next
 
 cdef struct _Slots:
     PyObject *kind  # of the panes; NULL where its attributes are not slots
