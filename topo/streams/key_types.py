@@ -1,4 +1,4 @@
-"""Types of keys by which two streams meet: an int and a str never match, though both may mean one thing."""
+"""Types of keys, by which streams meet and state is found: an int and a str never match, though both may mean one thing."""
 
 from __future__ import annotations
 
@@ -55,6 +55,12 @@ def _key_type(node: Node) -> Any:
         return get_type_hints(cls).get(read.removeprefix("record."), Any)
     except (NameError, TypeError):
         return Any
+
+
+def key_family(node: Node) -> str | None:
+    """Return the one set of types that all keys of a `key_by` or `gather` are of; None where they may be of several."""
+    families = _families(_key_type(node))
+    return families.pop() if len(families) == 1 else None
 
 
 def keys_problem(left: Node, right: Node) -> str | None:

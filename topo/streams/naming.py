@@ -10,6 +10,7 @@ from typing import Any, Union, get_args, get_origin
 from topo.api.durations import duration_ms
 from topo.streams.captured import own_function
 from topo.streams.graph import KEYED, READER, RUNNING, SOURCES, STATEFUL, Node, keyed_by
+from topo.streams.key_types import key_family
 from topo.streams.process import First, KeyedMap, KeyedProcess, declared_state
 from topo.streams.records import has_fields, layout_of
 
@@ -104,6 +105,8 @@ def state_types(node: Node, function: Any) -> dict[str, str]:
         # The timers in the state are those of its bounds.
         before, after = (duration_ms(settings[side]) for side in ("before", "after"))
         found["bounds"] = f"distance of {before} ms before to {after} ms after"
+    if node.kind in KEYED and (family := key_family(keyed_by(node.inputs[0][0]))) is not None:
+        found["key of records"] = f"key of type {family}"
     return found
 
 

@@ -285,6 +285,22 @@ def current(*, as_of: bool) -> Draw:
     return draw
 
 
+def keyed(of: Callable[[Click], Any]) -> Draw:
+    return lambda clicks: clicks.key_by(of).count(name="op")
+
+
+def length(click: Click) -> int:
+    return len(click.url)
+
+
+def share(click: Click) -> float:
+    return len(click.url) / 2
+
+
+def user_or_length(click: Click) -> str | int:
+    return click.user or len(click.url)
+
+
 def counted(when: EmitWhen) -> Draw:
     return lambda clicks: clicks.key_by(lambda click: click.user).count(emit=when, name="op")
 
@@ -302,11 +318,19 @@ def counted(when: EmitWhen) -> Draw:
         (in_windows(Tumbling("1m")), current(as_of=False), "window with count", "join_table"),
         (counted(AT_END), counted(EACH), "result with emit at_end", "result with emit each"),
         (near("10s"), near("5s"), "0 ms before to 10000 ms after", "to 5000 ms after"),
+        (keyed(lambda click: click.user), keyed(length), "'key of records' of 'op' is a key of type str", "key of type number"),
+        (lambda clicks: clicks.gather().count(name="op"), keyed(lambda click: click.user), "type NoneType", "type str"),
     ],
 )
 def test_operators_that_would_not_take_over_the_state_are_refused(before: Draw, after: Draw, was: str, is_now: str) -> None:
     found = problems(before, after)
     assert any(f"{was} in the checkpoint" in one and is_now in one and "--drop-state op" in one for one in found)
+
+
+def test_keys_that_may_be_equal_find_their_state() -> None:
+    assert problems(keyed(length), keyed(share)) == []
+    assert problems(keyed(length), keyed(user_or_length)) == problems(keyed(user_or_length), keyed(length)) == []
+    assert problems(keyed(lambda click: click.user), keyed(lambda click: click.user.lower())) == []
 
 
 @pytest.mark.parametrize("window", [Tumbling("2m"), Sliding("2m", "1m")])
