@@ -99,6 +99,7 @@ IO_EXCEPTIONS = {
     ("connectors/kafka/schemas.py", "time"): "how long a registry is waited for, and an unknown schema counts",
     ("connectors/kafka/sink.py", "time"): "how far the time of a record is from now",
     ("connectors/kafka/targets.py", "time"): "how long a request may take",
+    ("connectors/kafka/tokens.py", "time"): "how long a token is valid",
     ("connectors/kafka/transactions.py", "time"): "how long a request may take",
     ("connectors/nats/connection.py", "asyncio"): "the loop of nats-py, which runs during calls on the task's helper thread",
     ("connectors/nats/outgoing.py", "asyncio"): "coroutines on that loop",

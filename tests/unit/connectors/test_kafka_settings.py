@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -57,6 +58,40 @@ def test_a_request_without_an_answer_has_the_reason_that_the_client_reported(rep
     assert cause_of(error("_TIMED_OUT"), [error(name) for name in reported]).str() == reason
 
 
+def _away(_config: str) -> Any:
+    raise RuntimeError("the identity provider is away")
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (_away, "raised RuntimeError: the identity provider is away"),
+        (lambda _config: "token", "raised TypeError: it returned a str; return (token, when it expires), in seconds since 1970"),
+        (lambda _config: ("token", time.time() - 60), "raised ValueError: its token expired 60 s ago"),
+        (lambda _config: ("token", time.time() * 1000), "raised ValueError: its token never expires"),
+    ],
+)
+def test_a_token_that_a_function_does_not_give_is_the_reason(call: Any, reason: str) -> None:
+    settings = checked_config("KafkaSpout", {"oauth_cb": call}, {})
+    with pytest.raises((RuntimeError, TypeError, ValueError)) as raised:
+        settings["oauth_cb"]("")
+    for name in ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_ALL_BROKERS_DOWN", "_TIMED_OUT"):
+        error = SimpleNamespace(name=lambda name=name: name, str=lambda: "no token")
+        shown = explained(error, "nothing can be read", settings)
+        assert f"nothing can be read: oauth_cb of config= {reason}" in str(shown)
+        # Its line is reported.
+        assert shown.__cause__ is raised.value
+
+
+def test_a_token_after_a_failure_is_passed_on_and_ends_it() -> None:
+    given = [("token", time.time() + 60, "ann", {"scope": "all"})]
+    settings = checked_config("KafkaSpout", {"oauth_cb": lambda _config: given[0]}, {})
+    settings["oauth_cb"].failure = RuntimeError("before")
+    assert settings["oauth_cb"]("") is given[0]
+    error = SimpleNamespace(name=lambda: "_TIMED_OUT", str=lambda: "late")
+    assert "oauth_cb" not in str(explained(error, "nothing can be read", settings))
+
+
 def test_a_setting_that_breaks_a_promise_is_refused_by_name_and_reason() -> None:
     with pytest.raises(ConfigError, match=r"KafkaSpout: config= must not have 'x\.y': topo does it"):
         checked_config("KafkaSpout", {"x.y": 1}, {"x.y": "topo does it"})
@@ -94,7 +129,7 @@ def test_settings_that_the_client_takes_are_passed_on() -> None:
         "ssl.ca.location": Path("ca.pem"),
         "linger.ms": 0.5,
         "enable.ssl.certificate.verification": True,
-        "oauth_cb": len,
+        "throttle_cb": len,
         "log_level": 4,
     }
     assert checked_config("KafkaSink", given, {}) == given

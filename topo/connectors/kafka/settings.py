@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
+from topo.connectors.kafka.tokens import TokenCallback
 from topo.connectors.secrets import masked, secrets_of, without
 from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, TopoError
+from topo.user_errors import kind_and_message
 
 REFUSED = {
     "bootstrap.servers": "give it as bootstrap_servers=",
@@ -84,7 +86,7 @@ def checked_config(user: str, config: Mapping[str, Any], refused: Mapping[str, s
             raise ConfigError(f"{user}: config= has {name!r} as {type(value).__name__}; it must be {wanted}")
         if name in _NUMBERS and not str(value).replace(".", "", 1).isdecimal():
             raise ConfigError(f"{user}: config= has {name!r}: {value!r}; it must be a number")
-    return dict(config)
+    return {name: TokenCallback(value) if name == "oauth_cb" else value for name, value in config.items()}
 
 
 def explained(
@@ -99,7 +101,10 @@ def explained(
         away: the class of the error where no broker answers, or the login is refused.
     """
     name, text, servers = error.name(), error.str(), settings.get("bootstrap.servers")
-    if name in _UNREACHABLE:
+    failure = getattr(settings.get("oauth_cb"), "failure", None) if name in _UNREACHABLE | _LOGIN else None
+    if failure is not None:
+        fix = f"oauth_cb of config= raised {kind_and_message(failure)}"
+    elif name in _UNREACHABLE:
         fix = f"no broker of bootstrap_servers={servers!r} answers; start it, or correct the address or security.protocol"
     elif name in _LOGIN:
         fix = f"the broker at {servers!r} refuses the login; correct security.protocol and the sasl. settings of config="
@@ -112,7 +117,9 @@ def explained(
     if name in _MISSING:
         return NotFoundError(shown)
     if name in _UNREACHABLE | _LOGIN:
-        return away(shown)
+        found = away(shown)
+        found.__cause__ = failure
+        return found
     return ConfigError(shown) if name == "_INVALID_ARG" else TopoEnvironmentError(shown)
 
 
@@ -154,4 +161,5 @@ def explaining(
         cause = error.args[0]
         if is_unanswered(error):
             cause = cause_of(cause, reported)
-        raise explained(cause, what, settings, away) from None
+        found = explained(cause, what, settings, away)
+        raise found from found.__cause__
