@@ -331,6 +331,8 @@ def collect_settings(
             click.echo(f"topo: {other} is no setting, and changes nothing; did you mean {near}?", err=True)
     found.update({_current_name(name, f"-s {name}=..."): value for name, value in settings})
     if workers is not None:
+        if dict(settings).get("workers", str(workers)) != str(workers):
+            raise click.UsageError(f"--workers {workers} and -s workers={dict(settings)['workers']} were given; give one of them")
         found["workers"] = workers
     return found
 

@@ -25,6 +25,12 @@ def test_settings_come_from_the_environment_and_the_command_line_wins() -> None:
     assert collect_settings((("ackers", "3"),), None, environment) == {"message_timeout": "5s", "ackers": "3"}
 
 
+def test_two_numbers_of_workers_are_refused() -> None:
+    assert collect_settings((("workers", "3"),), 3, {"TOPO_WORKERS": "2"}) == {"workers": 3}
+    with pytest.raises(click.UsageError, match="--workers 3 and -s workers=2 were given; give one of them"):
+        collect_settings((("workers", "2"),), 3, {})
+
+
 @pytest.mark.parametrize(
     "arguments",
     ["status flow --deadline 0", "list --deadline 0s", "tap flow count --for 0ms", "status flow --watch --interval 0"],
@@ -46,10 +52,6 @@ def test_an_empty_place_is_refused(command: str, option: str, capsys: pytest.Cap
     result = call(capsys, *command.split(), option, "")
     assert result.code == Exit.USAGE
     assert f"Invalid value for '{option}': it is empty; name a place, or leave it out" in result.err
-
-
-def test_workers_has_an_option_of_its_own() -> None:
-    assert collect_settings((("workers", "4"),), 2, {}) == {"workers": 2}
 
 
 def test_a_setting_that_does_not_exist_is_left_for_the_plan_to_refuse() -> None:
