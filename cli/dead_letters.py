@@ -87,7 +87,7 @@ def replay(
 ) -> None:
     """Emit dead letters of topology NAME again, each as a new message of its spout, on its stream.
 
-    Where the topology does not run, its next `topo resume` emits them before it ends; while it is paused they wait for
+    If the topology does not run, its next `topo resume` emits them before it ends; while it is paused they wait for
     `topo activate`. A dead letter that is under way or done is not emitted again, however often you ask; after another
     failure it may be. Options that choose dead letters are combined. Not with delivery=exactly_once.
     """

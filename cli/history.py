@@ -31,7 +31,7 @@ _KINDS = ("total", "component", "edge", "worker")
 @name_argument
 @click.option("--component", "components", multiple=True, help="Only this component.")
 @click.option("--since", type=TimeSpan(), default="15m", show_default=True, help="From how long ago.")
-@click.option("--step", type=TimeSpan(), help="Time between two points; by default what gives 60 of them.")
+@click.option("--step", type=TimeSpan(), help="Time between two points; by default such that there are 60.")
 @click.option("--series", help="These series, separated by commas; by default in,out,capacity,in_front,p99; all: every one.")
 @deadline_option
 @reading_options
@@ -128,8 +128,8 @@ def _print(columns: PastPoints) -> None:
             [
                 TableColumn("", lambda row: row[0][0].partition("/")[2] or row[0][0], 100, is_text=True),
                 TableColumn("series", lambda row: row[0][1], 100, is_text=True),
-                TableColumn("least", lambda row: _figure(min(_values(row[1]), default=None)), 40),
-                TableColumn("greatest", lambda row: _figure(max(_values(row[1]), default=None)), 60),
+                TableColumn("min", lambda row: _figure(min(_values(row[1]), default=None)), 40),
+                TableColumn("max", lambda row: _figure(max(_values(row[1]), default=None)), 60),
                 TableColumn("last", lambda row: _figure(next(iter(_values(reversed(row[1]))), None)), 70),
                 TableColumn(_title(columns), lambda row: sparkline(row[1]), 90, is_text=True),
             ],

@@ -16,7 +16,7 @@ _SUFFIX = ".template"
 
 @click.command(epilog=examples("topo init first && cd first && topo run wordcount.py", "topo init --streams typed"))
 @click.argument("folder", metavar="DIR", type=FolderPath(file_okay=False, path_type=Path))
-@click.option("--streams", "is_streams", is_flag=True, help="Write a program of typed streams in place of spouts and bolts.")
+@click.option("--streams", "is_streams", is_flag=True, help="Write a program of typed streams instead of spouts and bolts.")
 def command(folder: Path, *, is_streams: bool) -> None:
     """Write a topology that counts words, and a passing test of it, to DIR. Existing files are not overwritten."""
     from shlex import quote

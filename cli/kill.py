@@ -23,7 +23,7 @@ from topo_cli.options import DEADLINE_S, TimeSpan, examples, home_option, name_a
 def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: bool, home: Path) -> None:
     """End topology NAME and wait until it is gone.
 
-    At once, or with -w or --savepoint after its spouts have stopped and messages in flight are done. Nothing is lost either way:
+    It ends at once, or with -w or --savepoint when messages in flight are done. Nothing is lost either way:
     `topo resume NAME` continues after the last message that was done, or at the last checkpoint.
     """
     from shlex import quote

@@ -25,7 +25,7 @@ from topo_cli.options import deadline_option, examples, name_argument, reading_o
 def command(name: str, levels: tuple[str, ...], component: str, for_s: float, deadline: float, home: Path, as_json: bool) -> None:
     """Change log levels of topology NAME for a while; without a level, show those that are changed.
 
-    LEVEL alone is that of all loggers without one of their own. Python's loggers belong to a process: a level holds for all
+    LEVEL alone applies to all loggers without their own level. Python's loggers belong to a process: a level applies to all
     tasks of a worker.
     """
     from topo.operate.observing import log_levels

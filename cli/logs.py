@@ -42,7 +42,7 @@ _LEVEL_STYLES = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red bold"}
 def command(
     name: str, follow: bool, component: str | None, level: str, since: float | None, lines: int | None, home: Path, as_json: bool
 ) -> None:
-    """Show the output and the log rows of topology NAME: all workers, in the order of time."""
+    """Show the output and the log rows of topology NAME: all workers, in order of time."""
     from topo.operate.log_files import LogFiles, is_at_least, moment
     from topo.operate.topology_index import find_topology
     from topo_cli.known_components import check_component

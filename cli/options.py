@@ -125,7 +125,7 @@ class Parallelism(ParamType[tuple[str, int]]):
             return value
         component, _, tasks = value.partition("=")
         if not component or not tasks.isdecimal() or int(tasks) < 1:
-            self.fail(f"{value!r} is not of the form component=n, with n tasks, 1 at least", param, ctx)
+            self.fail(f"{value!r} is not of the form component=n, with n at least 1", param, ctx)
         return component, int(tasks)
 
 
@@ -191,7 +191,7 @@ no_color_option = click.option(
     "--no-color", is_flag=True, expose_value=False, callback=_no_color, help="Print without colours, as with NO_COLOR."
 )
 deadline_option = time_option("--deadline", "deadline", f"{DEADLINE_S:g}s", "How long to wait for an answer.")
-ui_option = click.option("--ui", is_flag=True, help="Serve the web page, too, unless it is served already; print its address.")
+ui_option = click.option("--ui", is_flag=True, help="Also serve the web page, unless it is already served; print its address.")
 parameter_option = click.option(
     "-p", "--parameter", "parameters", type=Assignment(), multiple=True, help="An argument of the topology function."
 )
@@ -239,7 +239,7 @@ def spark_options(function: F) -> F:
     for option in reversed(
         (
             click.option("--master", help="Run its workers on this Spark cluster: spark://host:7077, yarn, k8s://..."),
-            click.option("--conf", type=SparkSetting(), multiple=True, help="A setting of Spark's: --conf spark.ui.port=4050."),
+            click.option("--conf", type=SparkSetting(), multiple=True, help="A Spark setting: --conf spark.ui.port=4050."),
             click.option(
                 "--py-files", multiple=True, help="Further modules that it imports: .py, .zip, .egg or .whl, separated by commas."
             ),

@@ -36,7 +36,7 @@ Stacks = Sequence[Mapping[str, Any]]
 @click.option("--task", type=click.IntRange(min=0), help="Only this task of the component, counted from 0.")
 @click.option("--seconds", type=TimeSpan(least=0.5, most=600), default="10s", show_default=True, help="How long.")
 @click.option("--rate", type=click.IntRange(1, 1000), default=100, show_default=True, help="Samples a second.")
-@click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True, help="wall counts waiting, too.")
+@click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True, help="wall includes waiting.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a file for speedscope.app.")
 @click.option("--dump", is_flag=True, help="Print the most frequent stack of each task, with lines of code, of half a second.")
 @reading_options
@@ -55,7 +55,7 @@ def command(
     """Sample where tasks of COMPONENT of topology NAME spend their time, and print the functions with the largest shares.
 
     A timer signal in the worker takes the samples: no rights, restart or setting are needed. Shares are of the time in which the
-    component was at work. Only the thread of the tasks is sampled. Ctrl-C ends it sooner, and shows the samples until then.
+    component was at work. Only the thread of the tasks is sampled. Ctrl-C ends it early, and shows the samples until then.
     """
     from topo.errors import UserError
     from topo.operate.observing import observe

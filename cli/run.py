@@ -41,14 +41,14 @@ _LOG_BYTES_AT_ONCE = 1 << 20
 )
 @request_options
 @ui_option
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress; errors are shown.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary alone to stdout, as JSON; printed lines go to stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Show errors, but no progress.")
+@click.option("--json", "as_json", is_flag=True, help="Print only the summary to stdout, as JSON; printed lines go to stderr.")
 @click.option(
     "--log-format",
     type=click.Choice(("text", "json")),
     default="text",
     show_default=True,
-    help="json: rows of the log and errors go to stderr, a JSON object a line, and nothing else does.",
+    help="json: only log rows and errors go to stderr, as JSON lines.",
 )
 @click.pass_obj
 def command(early: EarlySpares | None, request: RunRequest, ui: bool, quiet: bool, as_json: bool, log_format: str) -> None:

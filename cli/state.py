@@ -60,7 +60,7 @@ def _print_overview(found: dict[str, Any]) -> None:
         TableColumn("key groups", lambda row: count(row["key_groups"]), 50),
         TableColumn("keyed state", lambda row: _counts(row["states"]), 90, is_text=True),
         TableColumn("timers", lambda row: count(row["timers"]), 70),
-        TableColumn("besides", lambda row: ", ".join(row["values"]), 60, is_text=True),
+        TableColumn("also", lambda row: ", ".join(row["values"]), 60, is_text=True),
     ]
     print_table(found["tasks"], columns)
 

@@ -22,7 +22,7 @@ _POLL_S = 0.25
 )
 @name_argument
 @click.argument("component", metavar="COMPONENT")
-@click.option("--in", "is_in", is_flag=True, help="The tuples that it takes, rather than those that it emits.")
+@click.option("--in", "is_in", is_flag=True, help="The tuples that it reads, instead of those that it emits.")
 @click.option("--stream", default="", help="Only this stream.")
 @click.option("--where", default="", help="Only tuples for which this holds: fields, constants, comparisons, and, or, not, in.")
 @click.option("--rate", type=Number(min=0.01, max=1000), default=5, show_default=True, help="Tuples a second, at most.")
@@ -46,7 +46,7 @@ def command(
     """Show live tuples that COMPONENT of topology NAME emits: time, task, stream, and fields by name.
 
     They are a sample; the last line counts all. Nothing has to be prepared, and the topology does not wait. Values are cut
-    at 200 characters; settings `tap=off` and `secret_fields` keep them back.
+    at 200 characters; settings `tap=off` and `secret_fields` hide them.
     """
     import time
 

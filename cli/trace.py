@@ -43,10 +43,10 @@ class MessageRate(ParamType[float]):
 )
 @name_argument
 @click.option("--rate", type=MessageRate(), default="1/s", show_default=True, help="Messages a second, of all spouts together.")
-@click.option("--spout", default="", metavar="COMPONENT", help="Messages of this spout alone.")
+@click.option("--spout", default="", metavar="COMPONENT", help="Only messages of this spout.")
 @click.option("--slowest", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many messages to show.")
 @time_option("--for", "for_s", "30s", "How long.")
-@click.option("--otlp", metavar="URL", default="", help="Push all messages to a collector of OpenTelemetry, too.")
+@click.option("--otlp", metavar="URL", default="", help="Also push all messages to an OpenTelemetry collector.")
 @reading_options
 def command(name: str, rate: float, spout: str, slowest: int, for_s: float, otlp: str, home: Path, as_json: bool) -> None:
     """Follow single messages of topology NAME through all components, and show where the time of the slowest went.

@@ -67,7 +67,7 @@ class Expression:
             tree = ast.parse(text.strip(), mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             place = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
-            raise UserError(f"{text!r} is no expression{place}; write one such as 'count > 3 and word != \"the\"'") from None
+            raise UserError(f"{text!r} is not an expression{place}; write one such as 'count > 3 and word != \"the\"'") from None
         self._root = tree.body
         self._check(self._root, 0)
 

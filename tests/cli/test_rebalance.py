@@ -42,7 +42,7 @@ def test_the_number_of_tasks_can_be_given_to_every_command_that_takes_a_topology
     assert "flow has no component 'duble'; it has numbers, double, show. Did you mean 'double'?" in result.err
     for wrong in ("double", "double=", "double=0", "double=two", "=2"):
         result = call(capsys, "run", flow, "-e", wrong)
-        assert result.code == 2 and f"'{wrong}' is not of the form component=n" in result.err
+        assert result.code == 2 and f"'{wrong}' is not of the form component=n, with n at least 1" in result.err
     result = call(capsys, "validate", flow, "-e", "double=500")
     assert (result.code, result.out.strip()) == (
         2,

@@ -67,7 +67,7 @@ def test_anything_else_is_refused_with_a_sentence(text: str) -> None:
         with pytest.raises(UserError, match="Count has no field 'await_'; it has count, word"):
             Expression(text).check_fields({"count", "word"}, "Count")
         return
-    with pytest.raises(UserError, match=r"may not stand in an expression|is no expression"):
+    with pytest.raises(UserError, match=r"may not stand in an expression|is not an expression"):
         Expression(text)
 
 

@@ -290,7 +290,7 @@ def _log_level(component: str, spec: dict[str, Any], tasks: tuple[TaskId, ...]) 
     levels = {str(logger): str(level).upper() for logger, level in dict(spec.get("levels") or {}).items()}
     for level in levels.values():
         if level not in LEVELS:
-            raise UserError(f"{level} is no level; there are {', '.join(LEVELS)}")
+            raise UserError(f"{level.lower()!r} is not a log level; there are {', '.join(LEVELS).lower()}")
     if not levels:
         raise UserError("no level was given")
     return {"levels": levels}

@@ -8,7 +8,7 @@ from typing import Any
 
 from topo.api.streams import DEFAULT_STREAM
 from topo.api.topology import ComponentKind
-from topo.config import TopologyConfig
+from topo.config import SETTINGS, TopologyConfig, shown
 from topo.ids import WorkerId
 from topo.plan.logical import PlannedComponent, PlannedSubscription
 from topo.plan.physical import PhysicalPlan
@@ -32,7 +32,7 @@ def as_text(plan: PhysicalPlan, live: Live | None = None) -> str:
             kind = "emits directly" if stream.direct else "emits batches" if stream.columnar else "emits"
             lines.append(f"    {kind}{_stream(stream.name)} ({', '.join(stream.fields)})")
         if component.settings:
-            lines.append("    " + ", ".join(f"{name}={value}" for name, value in sorted(component.settings.items())))
+            lines.append("    " + ", ".join(_setting(name, value) for name, value in sorted(component.settings.items())))
         numbers = (live or {}).get(component.id)
         if numbers:
             lines.append("    " + ", ".join(f"{name} {_number(value)}" for name, value in numbers.items()))
@@ -41,6 +41,11 @@ def as_text(plan: PhysicalPlan, live: Live | None = None) -> str:
         names = [f"{plan.task(task).component}[{plan.task(task).index}]" for task in hosted]
         lines.append(f"worker {slot}: {', '.join(names)}")
     return "\n".join(lines) + "\n"
+
+
+def _setting(name: str, value: Any) -> str:
+    """Return a setting of a component as the user writes it."""
+    return f"{name}={value if isinstance(value, Mapping) else shown(SETTINGS[name], value)}"
 
 
 def placement_text(plan: PhysicalPlan) -> str:

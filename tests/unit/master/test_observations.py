@@ -180,7 +180,7 @@ def test_rows_that_nobody_has_asked_for_in_time_are_counted(observations: Observ
         ("count", {"index": 2}, "count has 2 tasks, 0 to 1; there is no task 2"),
         ("count", {"stream": "late"}, "count has no stream 'late'; it has default"),
         ("count", {"where": "length > 1"}, "count has no field 'length'; it has count, word"),
-        ("count", {"where": "import"}, "is no expression"),
+        ("count", {"where": "import"}, "is not an expression"),
         ("words", {"where": "secret == 'x'"}, "field 'secret' is secret"),
         ("words", {"direction": "in"}, "words takes nothing; leave out --in"),
         ("hidden", {}, "not shown: its setting is tap=off"),

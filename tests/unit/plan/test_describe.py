@@ -24,7 +24,7 @@ bolt split x2 (Split)  [tasks 2-3]
     acked 12,345, capacity 0.512
 bolt count x3 (Sink)  [tasks 4-6]
     reads split: fields(word)
-    tick_interval=1.0
+    tick_interval=1s
 bolt audit x2 (Sink)  [tasks 7-8]
     reads lines: all
     reads split replies: direct
