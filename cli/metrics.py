@@ -26,7 +26,9 @@ DEFAULT = "127.0.0.1:9464"
 @click.option(
     "--listen", metavar="HOST:PORT", default=DEFAULT, show_default=True, help="Where to answer GET /metrics; port 0: any."
 )
-@click.option("--insecure", is_flag=True, help="Listen on an address that other machines can reach, without a password and unencrypted.")
+@click.option(
+    "--insecure", is_flag=True, help="Listen on an address that other machines can reach, without a password and unencrypted."
+)
 @click.option("--once", is_flag=True, help="Print the figures, or push them with --otlp, and exit.")
 @click.option("--otlp", metavar="URL", default="", help="Push to an OpenTelemetry collector instead of serving Prometheus.")
 @click.option("--every", "every_s", type=TimeSpan(), default="15s", show_default=True, help="How often to push.")

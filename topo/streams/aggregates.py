@@ -17,7 +17,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Aggregate(ABC, Generic[T_contra, R_co]):
-    """What a window keeps of its records instead of the records. Derive from it for an aggregate of your own.
+    """A value that a window keeps instead of its records. Derive from it to write your own aggregate.
 
     The accumulator is a value that a tuple could carry (numbers, text, tuples of these), because it is part of every snapshot;
     a list comes back from a snapshot as a tuple. `add` and `merge` return a new one, and leave their arguments as they are.
@@ -32,7 +32,7 @@ class Aggregate(ABC, Generic[T_contra, R_co]):
 
     @abstractmethod
     def add(self, accumulator: Any, record: T_contra) -> Any:
-        """Return the accumulator with one record more."""
+        """Return the accumulator with one more record."""
 
     @abstractmethod
     def result(self, accumulator: Any) -> R_co:
@@ -115,12 +115,12 @@ def mean_of(of: Callable[[T], float]) -> Aggregate[T, float]:
 
 
 def min_of(of: Callable[[T], C]) -> Aggregate[T, C]:
-    """Return the smallest value; None is left out."""
+    """Return the smallest value, ignoring None."""
     return _extreme(of, min)
 
 
 def max_of(of: Callable[[T], C]) -> Aggregate[T, C]:
-    """Return the greatest value; None is left out."""
+    """Return the largest value, ignoring None."""
     return _extreme(of, max)
 
 

@@ -131,7 +131,7 @@ class KeyedList(KeyedDeclaration[V]):
     method = "list"
 
     def get(self) -> Sequence[V]:
-        """Return a list of the values of the key; empty when there are none. State does not take over changes of it."""
+        """Return a list of the values of the key; empty when there are none. Changing it does not change the state."""
         return self._handle()  # type: ignore[no-any-return]
 
     def add(self, value: V) -> None:
@@ -175,7 +175,7 @@ class KeyedMap(KeyedDeclaration[V], Generic[K, V]):
         self._handle()
 
     def items(self) -> Mapping[K, V]:
-        """Return a copy of the dict. State does not take over changes of it."""
+        """Return a copy of the dict. Changing it does not change the state."""
         return self._handle()  # type: ignore[no-any-return]
 
     def clear(self) -> None:

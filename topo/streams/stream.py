@@ -35,7 +35,7 @@ class DrawnStream(Drawn):
     """What all streams have: the graph, the output of a node that they stand for, and its side outputs."""
 
     def side(self, tag: SideOutput[V]) -> Stream[V]:
-        """Return a side output of the operator before. Raises UserError where that has none of the tag."""
+        """Return a side output of the preceding operator. Raises UserError if it has none with this tag."""
         return Stream(self._graph, *self._side(tag))
 
 
@@ -43,11 +43,11 @@ class Stream(DrawnStream, Generic[T_co]):
     """Records of one type, without a key."""
 
     def map(self, function: Callable[[T_co], R], *, of: Of[R] = None, name: Name = None) -> Stream[R]:
-        """Make a record of each record. `of` declares the type where the function does not."""
+        """Make a record from each record. `of` declares the type where the function does not."""
         return Stream(self._graph, self._add("map", function, record=of or result_type(function), name=name))
 
     def flat_map(self, function: Callable[[T_co], Iterable[R]], *, of: Of[R] = None, name: Name = None) -> Stream[R]:
-        """Make any number of records of each record."""
+        """Make any number of records from each record."""
         return Stream(self._graph, self._add("flat_map", function, record=of or item_type(result_type(function)), name=name))
 
     def filter(self, keep: Callable[[T_co], object], *, name: Name = None) -> Stream[T_co]:
@@ -84,7 +84,7 @@ class Stream(DrawnStream, Generic[T_co]):
 
         Args:
             at: returns the timestamp of a record.
-            disorder: how far a record comes behind the latest timestamp before it, at most.
+            disorder: how far a record may be behind the latest timestamp so far.
             idle: after this time without a record no reader waits for the stream; None: never.
         """
         return Stream(self._graph, self._add("with_event_time", at, record=self._record, disorder=disorder, idle=idle))
@@ -115,12 +115,12 @@ class Stream(DrawnStream, Generic[T_co]):
         ordered: bool = True, retry: RetryStrategy | None = None, on_timeout: Callable[[T_co], R] | None = None,
         parallelism: int = 1, of: Of[R] = None, name: Name = None,
     ) -> Stream[R]:  # fmt: skip
-        """Make a record of each record by an asynchronous call, with many calls in flight.
+        """Make a record from each record with an asynchronous call, with many calls in flight.
 
         Args:
-            function: an `async def`. It must not block: what blocks goes to `asyncio.to_thread`.
+            function: an `async def`. It must not block: use `asyncio.to_thread` for blocking calls.
             capacity: how many calls a task has in flight at most.
-            timeout: for one record with all its attempts; None for none.
+            timeout: for one record with all its attempts; None: no limit.
             ordered: results in the order of the records; False: as they complete.
             retry: when a call is made again, such as `ExponentialBackoffRetry(...)`; its `if_result` gets `[result]`.
             on_timeout: returns the result of a record whose call took too long; without it the record fails.
@@ -146,7 +146,7 @@ class Stream(DrawnStream, Generic[T_co]):
         return Stream(self._graph, enriched(self, table, function, of, name, keyed=False))
 
     def rebalance(self, *, parallelism: int, name: Name = None) -> Stream[T_co]:
-        """Spread the records over as many tasks, for costly functions behind it."""
+        """Spread the records over `parallelism` tasks, before costly functions."""
         return Stream(self._graph, self._add("rebalance", record=self._record, name=name, parallelism=parallelism))
 
     @overload
@@ -166,7 +166,7 @@ class Stream(DrawnStream, Generic[T_co]):
 
         Args:
             bolt: it gets the fields of the records, or `fields`.
-            of: what its rows are; without it tuples of their values.
+            of: the type of its rows; without it tuples of their values.
             fields: names of the values of records that are tuples, by place, or dicts, by key.
             stream: which of its streams to read.
         """
@@ -198,11 +198,11 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
     """Records with a key. `map`, `filter` and `flat_map` keep the key."""
 
     def map(self, function: Callable[[T_co], R], *, of: Of[R] = None, name: Name = None) -> KeyedStream[K, R]:
-        """Make a record of each record."""
+        """Make a record from each record."""
         return KeyedStream(self._graph, self._add("map", function, record=of or result_type(function), name=name, keyed=True))
 
     def flat_map(self, function: Callable[[T_co], Iterable[R]], *, of: Of[R] = None, name: Name = None) -> KeyedStream[K, R]:
-        """Make any number of records of each record."""
+        """Make any number of records from each record."""
         record = of or item_type(result_type(function))
         return KeyedStream(self._graph, self._add("flat_map", function, record=record, name=name, keyed=True))
 
@@ -211,7 +211,7 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
         return KeyedStream(self._graph, self._add("filter", keep, record=self._record, name=name, keyed=True))
 
     def map_keyed(self, function: Callable[[K, T_co], R], *, of: Of[R] = None, name: Name = None) -> Stream[R]:
-        """Make a record of each key and record; the key goes."""
+        """Make a record from each key and record, without a key."""
         return Stream(self._graph, self._add("map_keyed", function, record=of or result_type(function), name=name))
 
     def entries(self) -> Stream[tuple[K, T_co]]:
@@ -220,7 +220,7 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
         return Stream(self._graph, self._add("entries", record=record))
 
     def values(self) -> Stream[T_co]:
-        """Return the records alone."""
+        """Return the records without their keys."""
         return Stream(self._graph, self._add("values", record=self._record))
 
     def key_by(self, key: Callable[[T_co], K2], *, parallelism: int = 1, name: Name = None) -> KeyedStream[K2, T_co]:
@@ -286,7 +286,7 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
         return KeyedStream(self._graph, enriched(self, table, function, of, name, keyed=True))
 
     def connect(self, other: KeyedStream[K, U]) -> ConnectedStreams[K, T_co, U]:
-        """Put two streams before one operator: `connect(other).process(CoProcess())`."""
+        """Connect two streams to one operator: `connect(other).process(CoProcess())`."""
         return ConnectedStreams(self, other)
 
     def join(
@@ -315,7 +315,7 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
         after: str | timedelta = "0s", late: LateTags[T, U] = None, of: Of[R] = None,
         name: Name = None,
     ) -> KeyedStream[K, R]:  # fmt: skip
-        """Call a function for each pair of a key where the other's time is from `before` ahead of this one to `after` behind."""
+        """Call a function for each pair of a key where the other's time is within [this - before, this + after]."""
         return KeyedStream(self._graph, interval_joined(self, other, function, before, after, late, of, name, outer=False))
 
     def left_interval_join(
@@ -390,15 +390,15 @@ class WindowedStream(Generic[K, T]):
         return self._windowed("mean", of, name, parts=(mean_of(of),))
 
     def min(self, of: Callable[[T], C], *, name: Name = None) -> KeyedStream[K, Windowed[C]]:
-        """Return the smallest value; None is left out."""
+        """Return the smallest value, ignoring None."""
         return self._windowed("min", of, name, parts=(min_of(of),))
 
     def max(self, of: Callable[[T], C], *, name: Name = None) -> KeyedStream[K, Windowed[C]]:
-        """Return the greatest value; None is left out."""
+        """Return the largest value, ignoring None."""
         return self._windowed("max", of, name, parts=(max_of(of),))
 
     def top_n(self, n: int, by: Callable[[T], Sortable], *, name: Name = None) -> KeyedStream[K, Windowed[list[T]]]:
-        """Return the `n` records with the greatest values, the greatest first."""
+        """Return the `n` records with the largest values, the largest first."""
         inner = self._keyed._record
         record = Windowed[Any] if inner is None else generic(Windowed, generic(list, inner))
         return self._windowed("top_n", by, name, record, n=n)
@@ -434,7 +434,7 @@ class WindowedStream(Generic[K, T]):
     def aggregate(
         self, *parts: Aggregate[Any, Any], into: Callable[..., Any] | None = None, name: Name = None
     ) -> KeyedStream[K, Any]:
-        """Run one to three aggregates over the records; `into` makes the result of theirs, else it is theirs, or a tuple."""
+        """Run one to three aggregates over the records; `into` combines their results, by default two or three as a tuple."""
         return self._windowed("aggregate", into, name, generic(Windowed, aggregated_type(parts, into)), parts=parts)
 
     def process(

@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 class StreamBuilder(TopologySource):
-    """Draws a program of streams. `topo run` takes a function that returns one, as it takes a topology.
+    """Builds a program of streams. `topo run` takes a function that returns one.
 
-    Nothing is checked before `build`, which then reports everything that is wrong, each with file and line.
+    Nothing is checked before `build`, which reports all mistakes, each with file and line.
 
     Args:
         name: of the topology.

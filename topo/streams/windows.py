@@ -55,7 +55,7 @@ def Session(gap: str | timedelta, *, clock: str = "event") -> SessionWindows:
 
 
 def Rows(size: int, slide: int | None = None) -> CountWindows:
-    """Declare windows of `size` records of a key, one after the other, or of the last `size` every `slide` records.
+    """Declare windows of `size` records of a key, one after another, or of the last `size` every `slide` records.
 
     Results have the numbers of the records as `start` and `end`, and no event time. Records of a window that is not full when the
     input ends give no result.
