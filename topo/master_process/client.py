@@ -13,7 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from topo.errors import TopoEnvironmentError, UserError
-from topo.storage.shapes import AddressShape
+from topo.storage.shapes import AddressShape, EndShape
 from topo.storage.state_folder import StateFolder, TopologyFolder, home_folder
 from topo.transport.control_client import ControlClient, EndpointInvalid
 from topo.wire import control
@@ -126,9 +126,20 @@ class Client:
                     f"the master of {name!r} does not run and left no summary; workers that it left end after `master_timeout`; "
                     f"`topo resume {name}` continues it"
                 )
+            if _has_finished(self.folder.summary):
+                raise Unreachable(
+                    f"topology {name!r} is not running: it has processed all its input; `topo status {name}` shows its figures"
+                )
             raise Unreachable(
                 f"topology {name!r} is not running; `topo status {name}` shows how it ended, `topo resume {name}` continues it"
             )
+
+
+def _has_finished(summary: Path) -> bool:
+    try:
+        return msgspec.json.decode(summary.read_bytes(), type=EndShape).status == "FINISHED"
+    except (OSError, msgspec.MsgspecError):
+        return False
 
 
 class LastingClient(Client):

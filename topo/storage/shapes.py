@@ -175,6 +175,12 @@ class AddressShape(Struct):
     client_endpoint: Annotated[str, Meta(pattern="^((ipc|tcp)://.+)?$")] = ""
 
 
+class EndShape(Struct):
+    """How a run ended, of `summary.json`."""
+
+    status: str = ""
+
+
 def misfit(value: object, shape: type) -> str:
     """Return how a value differs from a shape; "" where it fits."""
     try:

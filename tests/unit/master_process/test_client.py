@@ -26,6 +26,13 @@ def test_a_client_drops_its_connection_to_a_topology_that_has_ended(tmp_path: Pa
     assert client._kept is None
 
 
+def test_a_topology_that_has_processed_its_input_is_not_offered_a_resume(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path).create("words")
+    folder.summary.write_text('{"status": "FINISHED"}')
+    with pytest.raises(Unreachable, match="it has processed all its input; `topo status words` shows its figures$"):
+        Client.of(folder).request("kill")
+
+
 def test_a_lost_master_is_not_reported_as_the_end_of_its_topology(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path).create("words")
     with pytest.raises(Unreachable, match=r"left no summary; workers that it left end.*`topo resume words`"):
