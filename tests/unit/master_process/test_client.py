@@ -29,7 +29,7 @@ def test_a_client_drops_its_connection_to_a_topology_that_has_ended(tmp_path: Pa
 def test_a_topology_that_has_processed_its_input_is_not_offered_a_resume(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path).create("words")
     folder.summary.write_text('{"status": "FINISHED"}')
-    with pytest.raises(Unreachable, match="it has processed all its input; `topo status words` shows its figures$"):
+    with pytest.raises(Unreachable, match=r"it has processed all its input; `topo status words` shows its figures$"):
         Client.of(folder).request("kill")
 
 
