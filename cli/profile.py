@@ -69,7 +69,7 @@ def command(
     with observe(folder, "profile", component, for_s=length, index=task, rate=rate, clock=clock, lines=dump) as seen:
         try:
             if not dump:
-                talk(f"profiling {component} of {folder.name} for {length:g} s; Ctrl-C ends it sooner")
+                talk(f"profiling {component} of {folder.name} for {length:g} s; Ctrl-C ends it early")
             answer = gathered(seen, length + _SETTLE_S)
         except KeyboardInterrupt:
             # The result follows; a second Ctrl-C ends the command.

@@ -66,7 +66,7 @@ def command(name: str, rate: float, spout: str, slowest: int, for_s: float, otlp
 
         endpoint(otlp, "traces")
     with observe(folder, "trace", "", for_s=for_s + SETTLE_S, rate=rate, settle_s=SETTLE_S, spout=spout) as seen:
-        talk(f"tracing {rate:g} messages a second of {folder.name} for {for_s:g} s; Ctrl-C ends it sooner")
+        talk(f"tracing {folder.name} at {rate:g}/s for {for_s:g} s; Ctrl-C ends it early")
         traces = Traces(seen.tasks)
         counts = follow(seen, traces, for_s)
     lost = counts.get("lost")

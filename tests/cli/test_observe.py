@@ -190,7 +190,7 @@ def profile_until_interrupted(name: str) -> tuple[dict[str, Any], str]:
         text=True,
     )
     assert profile.stderr is not None
-    assert profile.stderr.readline() == "profiling double of flow for 600 s; Ctrl-C ends it sooner\n"
+    assert profile.stderr.readline() == "profiling double of flow for 600 s; Ctrl-C ends it early\n"
     profile.send_signal(signal.SIGINT)
     out, summary = profile.communicate(timeout=PATIENCE_S)
     assert profile.returncode == 0, summary

@@ -236,7 +236,7 @@ class _Writer:
             if 0 <= line - first < len(owners):
                 owner = owners[line - first]
                 blame_place(error, (owner.site.file, owner.site.line))
-                error.add_note(f"in {owner.label} of {owner.site}")
+                error.add_note(f"in {owner.label}")
 
         self._space |= {"__name__": "topo.streams.generated", "blame": blame}
         try:

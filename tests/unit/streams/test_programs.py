@@ -325,6 +325,7 @@ def test_a_failing_function_is_reported_with_operator_file_and_line() -> None:
     (error,) = run(draw, attempts=1).errors()
     assert error.kind == "ValueError" and error.file.endswith("test_programs.py") and error.line > 0
     assert "in map at test_programs.py" in error.traceback
+    assert " of test_programs.py" not in error.traceback, "the label has the place already"
 
 
 def test_a_chain_that_raises_leaves_the_running_result_as_it_was() -> None:
