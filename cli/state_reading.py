@@ -11,8 +11,8 @@ import msgpack
 
 from topo.checkpoint.encoding import TaskSnapshot, unpack
 from topo.checkpoint.manifest import Manifest, name_of
-from topo.errors import CheckpointMissingError, FrameError, NotFoundError
-from topo.storage.checkpoint_store import locate, open_store, topology_of
+from topo.errors import FrameError, NotFoundError
+from topo.storage.checkpoint_store import locate, nothing_in, open_store, topology_of
 from topo.storage.state_folder import near_misses
 from topo.wire.serializers import MAX_LEVELS, SerializerRegistry
 from topo.wire.structures import CODES
@@ -55,7 +55,7 @@ def read_checkpoint(path: str) -> Checkpoint:
     if number is None:
         stored = store.checkpoints()
         if not stored:
-            raise CheckpointMissingError(f"there is no complete checkpoint in {path}")
+            raise nothing_in(root)
         number = stored[-1].checkpoint
     manifest = store.load(number)
     parts = sorted(manifest.parts, key=lambda part: (list(manifest.components).index(part.component), part.index))

@@ -12,7 +12,7 @@ from topo.checkpoint.assignment import shapes_of
 from topo.checkpoint.manifest import Manifest, misfits, reopened, without
 from topo.errors import CheckpointMissingError, CheckpointRefusedError
 from topo.plan.physical import PhysicalPlan
-from topo.storage.checkpoint_store import CheckpointStore, locate
+from topo.storage.checkpoint_store import CheckpointStore, locate, nothing_in
 from topo.storage.files import Files, open_files
 
 
@@ -138,7 +138,7 @@ def _named(url: str, topology: str, reach: Callable[[str], Files]) -> Restored:
     if number is None:
         found = source.latest()
         if found.manifest is None:
-            raise CheckpointMissingError(f"there is no checkpoint to restore in {url}; name the folder of another one")
+            raise nothing_in(root, reach)
         return Restored(found.manifest, source.url, found.problems)
     manifest = source.load(number)
     source.verify(manifest)

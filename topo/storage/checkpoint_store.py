@@ -316,8 +316,18 @@ def topology_of(root: str) -> str:
             damage = damage or error
     if damage is not None:
         raise damage
+    raise nothing_in(root)
+
+
+def nothing_in(root: str, reach: Callable[[str], Files] = open_files) -> CheckpointMissingError:
+    """Return the error of a folder without a complete checkpoint. It names the newest run with one, if these are its runs."""
+    files = reach(root)
+    runs = sorted((name for name in files.names() if name.isdecimal()), key=int, reverse=True)
+    found = next((run for run in runs if any(MANIFEST in files.names(f"{run}/{one}") for one in files.names(run))), None)
     hint = "" if "/" in root else "; `topo checkpoints NAME` shows the folder of a topology's"
-    raise CheckpointMissingError(f"there is no complete checkpoint in {shown(root)}{hint}")
+    if found is not None:
+        hint = f"; each run has its own in a folder of it: the newest are in {shown(root.rstrip('/'))}/{found}"
+    return CheckpointMissingError(f"there is no complete checkpoint in {shown(root)}{hint}")
 
 
 def _folder(checkpoint: int) -> str:

@@ -87,7 +87,7 @@ def test_one_of_several_checkpoints_can_be_named(store: CheckpointStore, saved: 
 
 def test_a_folder_without_a_checkpoint_is_refused(store: CheckpointStore, tmp_path: Path) -> None:
     for folder in (tmp_path / "nowhere", tmp_path):
-        with pytest.raises(CheckpointMissingError, match=r"no checkpoint to restore in .*; name the folder of another one"):
+        with pytest.raises(CheckpointMissingError, match=r"no complete checkpoint in "):
             checkpoint_to_restore(store, PLAN, start_from=str(folder))
 
 

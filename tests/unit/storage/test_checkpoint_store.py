@@ -259,6 +259,14 @@ def test_a_path_names_a_store_or_one_checkpoint_in_it(tmp_path: Path) -> None:
         topology_of(str(tmp_path / "nowhere"))
 
 
+def test_the_folder_above_those_of_runs_names_the_newest_that_has_a_checkpoint(tmp_path: Path) -> None:
+    for run in ("999", "1001"):
+        complete(open_store(str(tmp_path / run), "words"), 5)
+    (tmp_path / "1002" / "0000000001").mkdir(parents=True)
+    with pytest.raises(CheckpointMissingError, match=f"the newest are in {tmp_path}/1001$"):
+        topology_of(str(tmp_path))
+
+
 # -- another parallelism -----------------------------------------------------------------------------------------------------
 
 
