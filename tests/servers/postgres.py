@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.servers.server import Server, ServerEndedError, need, refuse_missing, start_server
+from tests.servers.server import Server, ServerEndedError, free_port, need, refuse_missing, start_server
 
 USER = "topo"
 PASSWORD = "planted-4711"
@@ -38,6 +38,7 @@ class PostgresServer(Server):
     """The server process, its sessions, and the folder of its data."""
 
     folder: Path
+    port: int
 
     def _family(self) -> list[psutil.Process]:
         # Each session is a process, in a process group alone.
@@ -78,7 +79,7 @@ class PostgresServer(Server):
         """Start it on the data that there is."""
         for is_last in (False, False, True):
             try:
-                self.process = _start(self.folder).process
+                self.process = _start(self.folder, self.port).process
                 return
             except ServerEndedError:
                 # A session that began while the server was killed has its memory until it notices.
@@ -87,8 +88,12 @@ class PostgresServer(Server):
                 time.sleep(1.0)
 
 
-def start(folder: Path | None = None) -> PostgresServer:
-    """Start a new server, with its data in a temporary folder or in `folder`, which all users may enter."""
+def start(folder: Path | None = None, certificate: tuple[Path, Path] | None = None) -> PostgresServer:
+    """Start a new server, with its data in a temporary folder or in `folder`, which all users may enter.
+
+    Args:
+        certificate: with its key: it listens on loopback, too, and requires TLS there.
+    """
     need(("psycopg",), "postgres")
     initdb = _program("initdb")
     if initdb is None:
@@ -98,19 +103,32 @@ def start(folder: Path | None = None) -> PostgresServer:
         shutil.chown(place, user, user)
     command = [str(initdb), "-D", str(place / "data"), "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/", user=user, group=user)
-    (place / "data" / "pg_hba.conf").write_text(_HBA)
-    server = _start(place)
+    data = place / "data"
+    (data / "pg_hba.conf").write_text(_HBA)
+    port = 5432
+    if certificate is not None:
+        port = free_port()
+        for name, file in zip(("server.crt", "server.key"), certificate, strict=True):
+            (data / name).write_bytes(file.read_bytes())
+            (data / name).chmod(0o600)
+            if user is not None:
+                shutil.chown(data / name, user, user)
+        (data / "pg_hba.conf").write_text(f"{_HBA}hostssl all all all trust\n")
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.write(f"listen_addresses = '127.0.0.1'\nport = {port}\nssl = on\n")
+    server = _start(place, port)
     _run(server, f"create role locked login password '{PASSWORD}'")
     return server
 
 
-def _start(folder: Path) -> PostgresServer:
-    settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+def _start(folder: Path, port: int) -> PostgresServer:
+    given = _SETTINGS if port == 5432 else {name: value for name, value in _SETTINGS.items() if name != "listen_addresses"}
+    settings = [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
     command = [str(_program("postgres")), "-D", str(folder / "data"), "-c", f"unix_socket_directories={folder}", *settings]
-    address = f"host={folder} dbname=postgres user={USER}"
+    address = f"host={folder} port={port} dbname=postgres user={USER}"
     started = start_server(command, folder / "log", address, partial(_answers, address), user=_user())
     server = PostgresServer(started.address, started.process)
-    server.folder = folder
+    server.folder, server.port = folder, port
     return server
 
 

@@ -30,6 +30,13 @@ join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
 where d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i') and d.refobjid = to_regclass($1) and a.attname = $2"""
 """The sequence that a column draws its values from, of serial and identity columns."""
 
+LAST_DRAWN = """
+select s.seqrelid::regclass::text, coalesce(pg_sequence_last_value(s.seqrelid), 0) from pg_depend d
+join pg_sequence s on s.seqrelid = d.objid join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+where d.classid = 'pg_class'::regclass and d.deptype in ('a', 'i') and d.refobjid = to_regclass($1) and a.attname = $2
+and has_sequence_privilege(s.seqrelid, 'usage, select')"""
+"""That sequence, and its last value; 0 before the first one. No row where this user may not see it."""
+
 TABLES = """
 select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition and c.relname like $1

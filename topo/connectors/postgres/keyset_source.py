@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 
 from topo.api.context import TaskContext
-from topo.connectors.postgres.keyset import SEQUENCE, TABLES, WRITERS, Horizon, KeysetBatch, KeysetStatements
+from topo.connectors.postgres.keyset import LAST_DRAWN, LEAST, SEQUENCE, TABLES, WRITERS, Horizon, KeysetBatch, KeysetStatements
 from topo.connectors.postgres.loaders import adapt
 from topo.connectors.postgres.session import TEXT_FORMS, Session
 from topo.connectors.postgres.settings import KeysetSettings, TableName
-from topo.errors import ConfigError
+from topo.errors import ConfigError, TopoEnvironmentError
 
 _KEY, _STAMP, _VALUES = itemgetter(0), itemgetter(1), itemgetter(slice(2, None))
 _INTEGERS = (20, 21, 23)
@@ -71,7 +71,9 @@ class KeysetSource:
                 raise ConfigError(f"{where}: key={settings.key!r} is no smallint, integer or bigint; give a column that is")
             connection.execute(statements.read, (0, 0, 0))
         except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
-            raise ConfigError(f"{where}: {str(error).strip()}") from error
+            is_right = isinstance(error, psycopg.errors.InsufficientPrivilege)
+            grant = "; grant this user select on it, and usage on its schema" if is_right else ""
+            raise ConfigError(f"{where}: {str(error).strip()}{grant}") from error
         if settings.settle_s is not None:
             return
         needs = "give timestamp= and settle=, so that rows are read when no earlier ones can be missing"
@@ -97,7 +99,7 @@ class KeysetSource:
         statements = self._settings.statements(source, number)
         horizon = self._horizons.setdefault(source, Horizon())
         if behind >= horizon.bound:
-            self._look(source, statements, horizon)
+            self._look(source, statements, horizon, behind)
         if behind >= horizon.bound:
             return KeysetBatch([], None, [], behind, horizon.greatest)
         bound = horizon.bound
@@ -120,7 +122,7 @@ class KeysetSource:
         read_to = bound if len(rows) < limit else keys[-1]
         return KeysetBatch(keys, stamps, list(map(_VALUES, rows)), read_to, horizon.greatest)
 
-    def _look(self, source: str, statements: KeysetStatements, horizon: Horizon) -> None:
+    def _look(self, source: str, statements: KeysetStatements, horizon: Horizon, behind: int) -> None:
         """See whether the bound can rise."""
         connection = self._session.connection()
         if self._settings.settle_s is not None:
@@ -133,6 +135,24 @@ class KeysetSource:
             # In this order: a transaction that begins to write after the first look draws a greater key.
             greatest = self.greatest(source)
             horizon.seen(greatest, self._writers(source))
+            if greatest is None or greatest < behind:
+                self._check_sequence(source, behind)
+
+    def _check_sequence(self, source: str, behind: int) -> None:
+        """Check that the next row gets a key that was not read yet. Rows that were read may be gone.
+
+        Raises:
+            TopoEnvironmentError: it gets a lesser one.
+        """
+        found = self._session.connection().execute(LAST_DRAWN, (source, self._settings.key)).fetchone()
+        if found is not None and behind > LEAST and found[1] < behind:
+            sequence, last = found
+            raise TopoEnvironmentError(
+                f"PostgresSpout: {source} in {self._session.where} was read up to {self._settings.key}={behind}, and its "
+                f"sequence is at {last}: the table is a new one, or the sequence was reset. Rows with keys up to {behind} would "
+                f"not be read: set it with `select setval('{sequence}', {behind})` and insert those rows again, or start the "
+                "topology from the beginning"
+            )
 
     def _writers(self, source: str) -> list[str]:
         return [name for (name,) in self._session.connection().execute(WRITERS, (source,)).fetchall()]

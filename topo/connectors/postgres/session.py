@@ -28,7 +28,18 @@ _SHARE = 0.7
 """The part of `progress_timeout` that one answer of the server may take: then the call fails, and the worker is kept."""
 TEXT_FORMS = {"datestyle": "ISO", "intervalstyle": "postgres", "extra_float_digits": "3"}
 """Settings by which psycopg reads each text as the value that it stands for. A database, a role or `dsn=` may have others."""
-_REFUSED = ("password authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry", "not permitted")
+_REFUSED = (
+    "password authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "not permitted",
+    "permission denied",
+    "certificate verify failed",
+    "does not match host name",
+    "server does not support SSL",
+    "requires a valid client certificate",
+)
 
 
 def limited(dsn: str, **settings: str) -> str:
@@ -92,7 +103,7 @@ class Session:
         """Connect for the first time. A server that cannot be reached is waited for: workers that end soon end the topology.
 
         Raises:
-            ConfigError: the server does not let this user in, or has no such database.
+            ConfigError: the server does not let this user in, has no such database, or its certificate does not fit.
             TopoEnvironmentError: it cannot be reached for minutes.
         """
         until = time.monotonic() + _OPEN_S
@@ -103,11 +114,18 @@ class Session:
             except psycopg.OperationalError as error:
                 text = str(error).strip()
                 if any(words in text for words in _REFUSED):
-                    raise ConfigError(f"{self._owner}: {self.where} refuses the connection; correct dsn=: {text}") from error
+                    raise ConfigError(f"{self._owner}: {self._refusal(text)}: {text}") from error
                 if time.monotonic() >= until:
                     raise TopoEnvironmentError(f"{self._owner}: {self.where} cannot be reached: {text}") from error
             self._progress(f"waiting for {self.where}: {text}")
             time.sleep(_PAUSE_S)
+
+    def _refusal(self, text: str) -> str:
+        if "certificate verify failed" in text:
+            return f"the certificate of {self.where} is of an unknown authority; give its file as sslrootcert in dsn="
+        if "does not match host name" in text:
+            return f"the certificate of {self.where} is for another host; correct the host of dsn="
+        return f"{self.where} refuses the connection; correct dsn="
 
     @property
     def is_open(self) -> bool:
@@ -119,7 +137,7 @@ class Session:
         found = self._connection
         if found is not None and not found.closed:
             return found
-        self.close()
+        self._drop()
         made: psycopg.Connection[Any] = psycopg.connect(
             self._dsn, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor
         )
@@ -144,12 +162,15 @@ class Session:
                 yield connection
         except BaseException:
             if connection.closed:
-                self.close()
+                self._drop()
             raise
 
-    def close(self) -> None:
-        """Close the connection."""
+    def _drop(self) -> None:
         self._connected.set(0)
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection at the end. The gauge stays: a run that has ended in order had its server."""
         if self._connection is not None:
             with suppress(psycopg.Error):
                 self._connection.close()
