@@ -19,7 +19,7 @@ EXTRAS = {
     "kafka-protobuf": ("confluent-kafka[protobuf]>=2.16,<3",),
     "metrics": ("prometheus-client>=0.20,<1",),
     "mqtt": ("paho-mqtt>=2,<3",),
-    "nats": ("nats-py>=2.15,<3",),
+    "nats": ("nats-py[nkeys]>=2.15,<3",),
     "notebook": ("cloudpickle>=3,<4",),
     "otel": ("opentelemetry-exporter-otlp-proto-http>=1.30,<2", "opentelemetry-sdk>=1.30,<2"),
     "postgres": ("psycopg[binary]>=3.2.12,<4",),

@@ -14,7 +14,7 @@ from tests.connectors.sink_tasks import ReportingTask
 from tests.servers import nats
 from tests.servers.nats import PASSWORD, NatsProcess
 from topo import NatsSink, NatsSpout
-from topo.errors import TopoEnvironmentError
+from topo.errors import ConfigError, TopoEnvironmentError
 from topo.testing.partition_harness import PartitionHarness
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("nats")]
@@ -25,6 +25,7 @@ DENIED = {
     "consumers": "$JS.API.CONSUMER.CREATE.>",
     "info": "$JS.API.STREAM.INFO.>",
     "publish": "S.>",
+    "publish2": "S2.>",
 }
 """The subjects that each user may not publish to."""
 REFUSED = "refuses a request: .*ermissions .iolation for .*; grant this user the permission"
@@ -36,6 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcess]:
     folder = tmp_path_factory.mktemp("nats")
     users: list[dict[str, Any]] = [{"user": "admin", "password": PASSWORD}]
     users += [{"user": name, "password": PASSWORD, "permissions": {"publish": {"deny": [one]}}} for name, one in DENIED.items()]
+    users += [{"nkey": nkey()[0]}]
     users += [{"user": "replies", "password": PASSWORD, "permissions": {"subscribe": {"deny": ["_INBOX.>"]}}}]
     (folder / "nats.conf").write_text(json.dumps({"authorization": {"users": users}, "no_auth_user": "admin"}))
     started = nats.start(folder, "-c", str(folder / "nats.conf"))
@@ -45,6 +47,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcess]:
 
 def address(server: NatsProcess, user: str) -> str:
     return f"nats://{user}:{PASSWORD}@127.0.0.1:{server.port}"
+
+
+def nkey() -> tuple[str, str]:
+    """The public key of a user who signs, and the seed."""
+    import nkeys
+
+    seed: bytes = nkeys.encode_seed(b"topo" * 8, nkeys.PREFIX_BYTE_USER)
+    return nkeys.from_seed(bytearray(seed)).public_key.decode(), seed.decode()
 
 
 def until(harness: PartitionHarness, condition: Callable[[], object]) -> None:
@@ -93,3 +103,25 @@ def test_a_sink_that_may_not_publish_reports_it(server: NatsProcess, tmp_path: P
     task.snapshot(1)
     with pytest.raises(TopoEnvironmentError, match=REFUSED):
         task.output.complete(1)
+
+
+def test_a_user_who_signs_reads_and_a_file_without_a_seed_is_named(server: NatsProcess, tmp_path: Path) -> None:
+    stream, file, url = server.make_stream(), tmp_path / "seed", f"nats://127.0.0.1:{server.port}"
+    server.publish(f"{stream}.a", b"1")
+    file.write_text(nkey()[1])
+    harness = PartitionHarness(lambda: NatsSpout(url, stream, config={"nkeys_seed": str(file)}))
+    until(harness, harness.all_rows)
+    assert harness.errors == []
+    harness.stop()
+    file.write_text("planted")
+    with pytest.raises(ConfigError, match=r"config=\{'nkeys_seed': .*seed'\} cannot be used: .*nvalid") as refused:
+        PartitionHarness(lambda: NatsSpout(url, stream, config={"nkeys_seed": str(file)}))
+    assert "planted" not in str(refused.value)
+
+
+def test_a_refused_publication_does_not_wait_for_its_answer(server: NatsProcess) -> None:
+    server.make_stream(name="S2")
+    url = address(server, "publish2")
+    task = ReportingTask(NatsSink(url, "S2.a", stream="S2", timeout="60s", max_batch=1), "at_least_once")
+    task.write(1)
+    assert "grant this user the permission" in task.texts()[0]

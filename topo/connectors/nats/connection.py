@@ -12,6 +12,7 @@ from weakref import finalize
 from topo.api.durations import duration_ms
 from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked, secrets_of, without
+from topo.connectors.tls import tls_advice
 from topo.errors import ConfigError, TopoEnvironmentError
 
 _REFUSED = {
@@ -19,6 +20,8 @@ _REFUSED = {
     "max_reconnect_attempts": "topo connects again",
     "error_cb": "topo reports errors",
 }
+_WITH_NKEYS = "user_credentials", "nkeys_seed", "nkeys_seed_str"
+"""Logins that the client signs."""
 _IDLE_S = 60.0
 """A connection that was idle for this time is made again: between calls the server's pings have no answer."""
 Result = TypeVar("Result")
@@ -44,7 +47,8 @@ class NatsServers:
         self.timeout_s = duration_ms(timeout) / 1000
         if self.timeout_s <= 0:
             raise ConfigError(f"{component}: timeout={timeout!r} must be longer than nothing")
-        check_installed(component, "nats", "the client of NATS", "nats")
+        modules = ("nats", "nkeys") if any(name in config for name in _WITH_NKEYS) else ("nats",)
+        check_installed(component, "nats", "the client of NATS", *modules)
         self.component = component
         self.given = given
         self.config = dict(config)
@@ -122,8 +126,6 @@ class NatsConnection:
         )
 
     async def _connect(self) -> Any:
-        import nats
-
         refusals = list[Exception]()
 
         async def keep(error: Exception) -> None:
@@ -133,7 +135,7 @@ class NatsConnection:
 
         options = {"allow_reconnect": False, "error_cb": keep, "connect_timeout": self._servers.timeout_s}
         try:
-            return await nats.connect(self._servers.given, **{**self._servers.config, **options})
+            return await _client(self._servers, {**self._servers.config, **options})
         except Exception as error:
             for one in (*refusals, error):
                 if "uthorization" in str(one) or "uthentication" in str(one):
@@ -141,12 +143,49 @@ class NatsConnection:
                         f"{self._servers.component}: {self._servers} refuses this user: {self._servers.shown(one)}; give user "
                         "and password in the URL, or credentials in config"
                     ) from None
+            if type(error).__module__.startswith("nkeys"):
+                files = {name: value for name, value in self._servers.config.items() if name in _WITH_NKEYS[:2]}
+                raise ConfigError(
+                    f"{self._servers.component}: config={files} cannot be used: {self._servers.shown(error)}"
+                ) from None
+            if advice := tls_advice(
+                error, "config={'tls': ssl.create_default_context(cafile=...)}", "config={'tls': ...}", "nats://"
+            ):
+                raise ConfigError(f"{self._servers.component}: {self._servers}: {advice}: {self._servers.shown(error)}") from None
             raise
 
     def close(self) -> None:
         """Close the connection and the loop. It may be called again."""
         if self._forget.detach() is not None:
             _close(self._loop, self._clients)
+
+
+async def _client(servers: NatsServers, options: dict[str, Any]) -> Any:
+    """Connect. Where URL or options want TLS a server without it gets no login: the client's own `connect` would send it.
+
+    Raises:
+        ConfigError: the server has no TLS.
+    """
+    from nats.aio.client import Client
+
+    class TlsClient(Client):  # type: ignore[misc]
+        async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+            is_encrypted = info.get("tls_required") or options.get("tls_handshake_first")
+            wants_tls = options.get("tls") is not None or self._current_server.uri.scheme == "tls"
+            if initial_connection and wants_tls and not is_encrypted:
+                raise ConfigError(
+                    f"{servers.component}: {servers} does not require TLS, and this client encrypts nothing then: have the "
+                    "server require it, or begin the URL with nats:// and leave tls out of config"
+                )
+            await super()._process_info(info, initial_connection)
+
+    client = TlsClient()
+    try:
+        await client.connect(servers.given, **options)
+    except ConfigError:
+        await _drop([client])
+        raise
+    return client
 
 
 _FORGOTTEN: list[tuple[asyncio.AbstractEventLoop, list[Any]]] = []

@@ -215,6 +215,9 @@ async def _wait(client: Any, connection: NatsConnection, end: asyncio.Future[Non
             left, until = len(waiting), loop.time() + connection.timeout_s
         elif not client.is_connected and not end.done():
             raise ConnectionClosedError
+        elif connection.complaint and not end.done():
+            # A message that the server refuses for want of a permission has no answer.
+            raise connection.refusal()
         elif loop.time() > until and not end.done():
             raise TimeoutError(f"{left} messages were not acknowledged within {connection.timeout_s:g} s")
     end.result()
