@@ -253,9 +253,9 @@ def test_what_the_broker_cannot_promise_or_does_not_have_is_refused(broker: Rabb
         RabbitSpout(broker.address, "missing").open(plain, None)  # type: ignore[arg-type]
     wrong = broker.address.replace("guest:guest", "guest:planted-wrong")
     spout, sink = RabbitSpout(wrong, queue), RabbitSink(wrong, "", queue)
-    with pytest.raises(ConfigError, match="check user, password") as refused:
+    with pytest.raises(ConfigError, match="correct user and password") as refused:
         spout.open(plain, None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="check user, password") as refused_too:
+    with pytest.raises(ConfigError, match="correct user and password") as refused_too:
         ReportingTask(sink, "at_least_once")
     shown = f"{refused.value} {refused_too.value} {spout!r} {spout._address!r} {spout._address} {sink!r} {sink._address}"
     assert "planted" not in shown

@@ -41,6 +41,7 @@ class RabbitBroker(Server):
     Attributes:
         folder: its data and log.
         port: where it listens, on loopback.
+        tls_port: where it speaks TLS, if it does.
         epmd: the process by which Erlang finds nodes, of this broker alone.
         environment: of its process.
         queues: those that tests have declared.
@@ -48,6 +49,7 @@ class RabbitBroker(Server):
 
     folder: Path = field(default_factory=Path)
     port: int = 0
+    tls_port: int = 0
     epmd: subprocess.Popen[bytes] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     queues: list[str] = field(default_factory=list)
@@ -107,12 +109,13 @@ def channel_at(address: str) -> Any:
     return Channel()
 
 
-def start(folder: Path, port: int = 0) -> RabbitBroker:
+def start(folder: Path, port: int = 0, certificate: tuple[Path, Path] | None = None) -> RabbitBroker:
     """Start a broker with its data in `folder`. Skips the test where it or its client is missing.
 
     Args:
         folder: for data and the log.
         port: where it listens; 0: a free one.
+        certificate: with its key: the broker speaks TLS at a port more.
     """
     need(("pika",), "rabbitmq")
     epmd_command = shutil.which("epmd")
@@ -120,7 +123,8 @@ def start(folder: Path, port: int = 0) -> RabbitBroker:
         refuse_missing("rabbitmq-server", "rabbitmq")
     for attempt in range(3):
         chosen, epmd_port = port or free_port(), free_port()
-        environment = _environment(folder, chosen, epmd_port)
+        tls_port = 0 if certificate is None else free_port()
+        environment = _environment(folder, chosen, epmd_port, tls_port, certificate)
         # Otherwise Erlang starts it as a daemon.
         epmd = subprocess.Popen(
             [str(epmd_command), "-port", str(epmd_port), "-address", "127.0.0.1"],
@@ -138,7 +142,7 @@ def start(folder: Path, port: int = 0) -> RabbitBroker:
             if attempt == 2 or port or not isinstance(error, ServerEndedError):
                 raise
         else:
-            return RabbitBroker(server.address, server.process, folder, chosen, epmd, environment)
+            return RabbitBroker(server.address, server.process, folder, chosen, tls_port, epmd, environment)
     raise AssertionError("unreachable")
 
 
@@ -147,10 +151,15 @@ def _script() -> str:
     return str(found[-1]) if found else ""
 
 
-def _environment(folder: Path, port: int, epmd_port: int) -> dict[str, str]:
+def _environment(folder: Path, port: int, epmd_port: int, tls_port: int, certificate: tuple[Path, Path] | None) -> dict[str, str]:
     for name in ("mnesia", "log", "home"):
         (folder / name).mkdir(exist_ok=True)
     (folder / "plugins").write_text("[].\n")
+    lines = list[str]()
+    if certificate is not None:
+        files = zip(("cacertfile", "certfile", "keyfile"), (certificate[0], *certificate), strict=True)
+        lines = [f"listeners.ssl.1 = 127.0.0.1:{tls_port}", *(f"ssl_options.{name} = {file}" for name, file in files)]
+    (folder / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
     return {
         **os.environ,
         "HOME": str(folder / "home"),
@@ -160,6 +169,7 @@ def _environment(folder: Path, port: int, epmd_port: int) -> dict[str, str]:
         "RABBITMQ_DIST_PORT": str(free_port()),
         "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
         "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"+S 1:1 +sbwt none -rabbit max_message_size {MOST_BYTES}",
         "ERL_EPMD_PORT": str(epmd_port),

@@ -105,6 +105,7 @@ IO_EXCEPTIONS = {
     ("connectors/nats/outgoing.py", "asyncio"): "coroutines on that loop",
     ("connectors/nats/subject_feed.py", "asyncio"): "coroutines on that loop",
     ("connectors/rabbitmq/channel.py", "asyncio"): "the futures of a channel, on the loop of its user",
+    ("connectors/rabbitmq/channel.py", "ssl"): "the files of certificates of a connection",
     ("connectors/rabbitmq/consumer.py", "asyncio"): "coroutines on the loop of a LoopThread",
     ("connectors/rabbitmq/publisher.py", "asyncio"): "the loop of pika, which runs during calls on the task's thread",
     ("connectors/loop_thread.py", "asyncio"): "the loop of clients that need one, on a thread beside the task's",

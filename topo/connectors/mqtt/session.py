@@ -15,10 +15,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from topo.api.context import Executor
 from topo.connectors.mqtt.settings import BrokerAddress
+from topo.connectors.tls import FILES, tls_advice
 from topo.errors import ConfigError, TopoEnvironmentError, TopoError, UnsupportedValueError
 
 _LONGEST_PAUSE_S = 30
-_FILES = "ca_certs", "certfile", "keyfile"
 _NO_ENTRY = (0x86, 0x87, 0x8C)
 """Reasons of a broker that does not know or let in the user."""
 # Mosquitto refuses a message above its `message_size_limit` so, which the standard has for other packets alone: paho would end
@@ -87,7 +87,7 @@ class MqttSession:
                 client.tls_set(**address.tls)
             except (OSError, ValueError) as error:
                 # The client's errors do not name the files.
-                files = {name: value for name, value in address.tls.items() if name in _FILES}
+                files = {name: value for name, value in address.tls.items() if name in FILES}
                 raise ConfigError(f"{name}: tls: the files {files} cannot be used: {error}") from error
         client.reconnect_delay_set(1, _LONGEST_PAUSE_S)
         client.on_connect, client.on_disconnect, client.on_connect_fail = (
@@ -179,12 +179,23 @@ class MqttSession:
 
     def _disconnect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         was_connected, self.is_connected = self.is_connected, False
-        what = "lost the connection" if was_connected else "the connection ended before the broker has answered"
-        self._lost(f"{what}: {reason}; it connects again")
+        if was_connected:
+            self._lost(f"lost the connection: {reason}; it connects again")
+            return
+        text, tls = f"the connection ended before the broker has answered: {reason}; it connects again", self._address.tls
+        if tls is None and not self._address.is_unix:
+            text += ". A port that wants TLS ends it so: begin the URL with mqtts:// then"
+        elif tls is not None and "certfile" not in tls:
+            text += ". A broker that wants the client's certificate ends it so: give it as tls={'certfile': ..., 'keyfile': ...}"
+        self._lost(text)
 
     def _no_connect(self, _client: Any, _data: Any) -> None:
         # The client calls this while it handles the error.
-        self._lost(f"cannot connect: {sys.exception() or 'no answer'}; it is tried again")
+        error = sys.exception()
+        advice = tls_advice(error or "", "tls={'ca_certs': ...}", "tls={'certfile': ..., 'keyfile': ...}", "mqtt://")
+        if not advice and self._address.tls is not None and isinstance(error, ConnectionResetError):
+            advice = "a port without TLS ends connections so: begin the URL with mqtt:// then"
+        self._lost(f"cannot connect: {error or 'no answer'}; {f'{advice}. It' if advice else 'it'} is tried again")
 
     def _lost(self, text: str) -> None:
         """Report a loss once, until there is a connection again."""

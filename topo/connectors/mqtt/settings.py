@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from zlib import crc32
@@ -13,12 +12,12 @@ from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.connectors.name_templates import filled
 from topo.connectors.secrets import masked
+from topo.connectors.tls import tls_files
 from topo.errors import ConfigError, UserError
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "mqtt+unix": 0}
 _MOST_NUMBER = 268_435_455
 """Of a subscription."""
-_TLS = "ca_certs", "certfile", "keyfile", "keyfile_password", "ciphers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +58,7 @@ def broker_address(url: str, tls: Mapping[str, Any] | None = None) -> BrokerAddr
     host = parts.path if is_unix else parts.hostname
     if parts.scheme not in PORTS or not host or (parts.path not in ("", "/") and not is_unix):
         raise ConfigError(f"url={shown!r} must be mqtt://host:port, mqtts://host:port or mqtt+unix:///path")
-    files = dict(tls or {})
-    if wrong := [f"{name}={value!r}" for name, value in files.items() if name not in _TLS or not isinstance(value, str | Path)]:
-        raise ConfigError(f"tls has {masked(wrong[0])}; it takes {', '.join(_TLS)}, each a text, as paho's tls_set")
-    if files and parts.scheme != "mqtts":
-        raise ConfigError(f"tls= is for a URL with mqtts; url={shown!r} is not encrypted")
-    if "keyfile" in files and "certfile" not in files:
-        raise ConfigError("tls has a keyfile and no certfile, which is the client's certificate")
+    files = tls_files(tls, shown, "mqtts")
     user, password = (None if one is None else unquote(one) for one in (parts.username, parts.password))
     return BrokerAddress(
         shown, host, port or PORTS[parts.scheme], files if parts.scheme == "mqtts" else None, is_unix, user, password

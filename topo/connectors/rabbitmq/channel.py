@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from topo.connectors.rabbitmq.address import RabbitAddress
+from topo.connectors.tls import FILES
+from topo.errors import ConfigError
 
 _CLOSE_S = 2.0
 
@@ -34,16 +37,22 @@ class RabbitChannel:
         """Connect.
 
         Raises:
+            ConfigError: a file of TLS cannot be used.
             Exception: the broker is not reached, or has refused.
         """
+        from pika import SSLOptions
+
         from topo.connectors.rabbitmq.connection import QueueConnection
 
         # Each attempt to connect would be logged, also as an error; what counts is reported.
         logging.getLogger("pika").setLevel(logging.CRITICAL)
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[Any] = loop.create_future()
+        parameters = self._address.parameters(self._name)
+        if self._address.tls:
+            parameters.ssl_options = SSLOptions(_context(self._address), parameters.host)
         self._connection = QueueConnection(
-            self._address.parameters(self._name),
+            parameters,
             on_open_callback=lambda _: _settle(opened, None),
             on_open_error_callback=lambda _, error: _settle(opened, error=_as_error(error)),
             on_close_callback=lambda _, reason: self._is_lost(reason),
@@ -106,6 +115,21 @@ class RabbitChannel:
             with suppress(Exception):
                 connection._transport.abort()
             await asyncio.sleep(0)
+
+
+def _context(address: RabbitAddress) -> ssl.SSLContext:
+    given = address.tls
+    try:
+        context = ssl.create_default_context(cafile=given.get("ca_certs"))
+        if "certfile" in given:
+            context.load_cert_chain(given["certfile"], given.get("keyfile"), given.get("keyfile_password"))
+        if "ciphers" in given:
+            context.set_ciphers(given["ciphers"])
+    except (OSError, ValueError) as error:
+        # These errors do not name the files.
+        files = {name: str(value) for name, value in given.items() if name in FILES}
+        raise ConfigError(f"{address.component}: tls: the files {files} cannot be used: {address.text_of(error)}") from None
+    return context
 
 
 def _settle(future: asyncio.Future[Any], value: Any = None, error: BaseException | None = None) -> None:

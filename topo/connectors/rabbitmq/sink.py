@@ -48,6 +48,7 @@ class RabbitSink(TwoPhaseSink):
         exchange: str,
         routing_key: str | Callable[[Tuple], str],
         *,
+        tls: Mapping[str, Any] | None = None,
         value: str | Select | None = None,
         value_serializer: str | Serialize = "json",
         id: str | Select | None = None,
@@ -62,6 +63,8 @@ class RabbitSink(TwoPhaseSink):
 
         Args:
             url: "amqp://user:password@host:port/vhost", or "amqps://..." with TLS.
+            tls: files of TLS, for a URL with amqps: `ca_certs`, for a broker with a private authority; `certfile`, `keyfile`,
+                `keyfile_password`, where it wants certificates of clients; `ciphers`. None: the system's certificates.
             exchange: its name; it has to exist. "": the default one, whose routing keys are names of queues.
             routing_key: names of fields in braces are replaced, as in "orders.{shop}"; or a function of the tuple.
             value: the field, or a function of the tuple, that is the body; None: an object of all fields.
@@ -78,7 +81,7 @@ class RabbitSink(TwoPhaseSink):
             ConfigError: an argument cannot be used, or pika is missing.
         """
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
-        self._address = RabbitAddress("RabbitSink", url, timeout, heartbeat)
+        self._address = RabbitAddress("RabbitSink", url, timeout, heartbeat, tls)
         if not isinstance(exchange, str):
             raise ConfigError(f"RabbitSink: exchange={exchange!r} must be the name of an exchange")
         self._exchange = exchange

@@ -47,6 +47,7 @@ class RabbitSpout(PartitionedSpout):
         url: str,
         queue: str,
         *,
+        tls: Mapping[str, Any] | None = None,
         value_deserializer: str | Deserialize = "bytes",
         fields: Sequence[str] | None = None,
         metadata: Sequence[str] = (),
@@ -61,6 +62,8 @@ class RabbitSpout(PartitionedSpout):
 
         Args:
             url: "amqp://user:password@host:port/vhost", or "amqps://..." with TLS.
+            tls: files of TLS, for a URL with amqps: `ca_certs`, for a broker with a private authority; `certfile`, `keyfile`,
+                `keyfile_password`, where it wants certificates of clients; `ciphers`. None: the system's certificates.
             queue: its name. It has to exist.
             value_deserializer: how a body is decoded: "bytes", "text" (UTF-8), "json", or a function of bytes.
             fields: keys of the decoded body that become the fields of the tuple; with a "?" at the end one may be missing, and
@@ -80,7 +83,7 @@ class RabbitSpout(PartitionedSpout):
         Raises:
             ConfigError: an argument cannot be used, or pika is missing.
         """
-        self._address = RabbitAddress("RabbitSpout", url, timeout, heartbeat)
+        self._address = RabbitAddress("RabbitSpout", url, timeout, heartbeat, tls)
         if not isinstance(queue, str) or not queue:
             raise ConfigError(f"RabbitSpout: queue={queue!r} must be the name of a queue")
         if not 1 <= prefetch <= 65_535:
