@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
+import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,11 +28,13 @@ class NatsProcess(Server):
         folder: its data and log.
         port: where it listens, on loopback.
         options: further arguments of its command.
+        authority: the certificate by which clients know it; None: it has no TLS.
     """
 
     folder: Path = field(default_factory=Path)
     port: int = 0
     options: tuple[str, ...] = ()
+    authority: Path | None = None
 
     def start_again(self) -> None:
         """Start it again on its data, at its address, after `stop` or `kill`."""
@@ -39,7 +42,7 @@ class NatsProcess(Server):
 
     def run(self, action: Callable[[Any, Any], Coroutine[Any, Any, Any]]) -> Any:
         """Run a coroutine with another program's client and its JetStream context."""
-        return run_at(self.address, action)
+        return run_at(self.address, action, self.authority)
 
     def make_stream(self, **settings: Any) -> str:
         """Make a stream of the subjects NAME.>, and return its name, which is drawn unless it is given."""
@@ -61,12 +64,14 @@ class NatsProcess(Server):
         self.run(append)
 
 
-def run_at(address: str, action: Callable[[Any, Any], Coroutine[Any, Any, Any]]) -> Any:
+def run_at(address: str, action: Callable[[Any, Any], Coroutine[Any, Any, Any]], authority: Path | None = None) -> Any:
     """Run a coroutine with a new client."""
     import nats
 
+    tls = None if authority is None else ssl.create_default_context(cafile=authority)
+
     async def with_client() -> Any:
-        client = await nats.connect(address, allow_reconnect=False, connect_timeout=10)
+        client = await nats.connect(address, allow_reconnect=False, connect_timeout=10, tls=tls)
         try:
             return await action(client, client.jetstream(timeout=10))
         finally:
@@ -75,39 +80,43 @@ def run_at(address: str, action: Callable[[Any, Any], Coroutine[Any, Any, Any]])
     return asyncio.run(with_client())
 
 
-def start(folder: Path, *options: str, port: int = 0) -> NatsProcess:
+def start(folder: Path, *options: str, port: int = 0, certificate: tuple[Path, Path] | None = None) -> NatsProcess:
     """Start a server on the data that `folder` has. Skips the test where the server or its client is missing.
 
     Args:
         folder: for data and the log.
         options: more arguments, such as "--user", "topo", "--pass", "...".
         port: where it listens; 0: a free one.
+        certificate: with its key: the server requires TLS.
     """
     need(("nats",), "nats")
     if shutil.which("nats-server") is None:
         refuse_missing("nats-server", "nats")
+    authority = None if certificate is None else certificate[0]
+    if certificate is not None:
+        options += ("--tls", "--tlscert", str(certificate[0]), "--tlskey", str(certificate[1]))
     for attempt in range(3):
         chosen = port or free_port()
         command = ["nats-server", "-a", "127.0.0.1", "-p", str(chosen), "-js", "-sd", str(folder), *options]
         address = f"nats://127.0.0.1:{chosen}"
         login = f"nats://{USER}:{PASSWORD}@127.0.0.1:{chosen}" if "--user" in options else address
         try:
-            server = start_server(command, folder / "nats.log", address, partial(_answers, login))
+            server = start_server(command, folder / "nats.log", address, partial(_answers, login, authority))
         except ServerEndedError:
             # Somebody else may have taken the port before the server did.
             if attempt == 2 or port:
                 raise
         else:
-            return NatsProcess(server.address, server.process, folder, chosen, options)
+            return NatsProcess(server.address, server.process, folder, chosen, options, authority)
     raise AssertionError("unreachable")
 
 
-def _answers(address: str) -> bool:
+def _answers(address: str, authority: Path | None) -> bool:
     async def ask(_client: Any, stream_context: Any) -> None:
         await stream_context.account_info()
 
     try:
-        run_at(address, ask)
+        run_at(address, ask, authority)
     except Exception:
         return False
     return True

@@ -24,6 +24,7 @@ class ServerLink:
         is_unreachable: whether a request has failed since the server was not reached, or is not ready: it may be repeated later.
             As it stands a TopoEnvironmentError shows that.
         gauge: its name, for a server beside another one.
+        explained: returns an error with the way to mend it; None for others.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class ServerLink:
         report: Callable[[BaseException], object],
         is_unreachable: Callable[[BaseException], bool] = lambda error: isinstance(error, TopoEnvironmentError),
         gauge: str = "connected",
+        explained: Callable[[BaseException], BaseException | None] = lambda _: None,
     ) -> None:
         self._server = server
+        self._explained = explained
         self._report = report
         self.is_unreachable = is_unreachable
         self._gauge = context.metrics.gauge(gauge)
@@ -46,6 +49,7 @@ class ServerLink:
         if self.is_up:
             self.is_up = False
             self._gauge.set(0)
+            error = self._explained(error) or error
             lost, why = f"{self._server} is not reached, and it is tried again", str(error) or repr(error)
             self._report(TopoEnvironmentError(why if lost in why else f"{lost}: {why}"))
 
@@ -56,6 +60,11 @@ class ServerLink:
             self._gauge.set(1)
             self._report(TopoEnvironmentError(f"{self._server} is reached again"))
 
+    def explained(self, error: Exception) -> Exception:
+        """Return an error with the way to mend it."""
+        found = self._explained(error)
+        return found if isinstance(found, Exception) else error
+
     def ask(self, request: Callable[..., Any], *arguments: Any) -> Any:
         """Make a request, and take down whether it was answered. Its exceptions are raised."""
         try:
@@ -63,6 +72,8 @@ class ServerLink:
         except Exception as error:
             if self.is_unreachable(error):
                 self.lost(error)
+            elif (explained := self._explained(error)) is not None:
+                raise explained from error
             raise
         self.restored()
         return reply
@@ -115,7 +126,7 @@ class RequestLine(Generic[Answer]):
             if self._link.is_unreachable(answer):
                 self._link.lost(answer)
                 return None
-            return answer
+            return self._link.explained(answer)
         self._link.restored()
         self._wait_s = _FIRST_WAIT_S
         return answer

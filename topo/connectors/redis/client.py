@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from topo.api.durations import duration_ms
 from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked
-from topo.errors import ConfigError
+from topo.connectors.tls import tls_advice
+from topo.errors import ConfigError, TopoEnvironmentError, TopoError
 
 _REFUSED = {
     "decode_responses": "values are decoded by topo",
@@ -19,6 +22,11 @@ _REFUSED = {
     "retry_on_timeout": "topo repeats commands, since not each may be repeated",
 }
 _SCHEMES = ("redis://", "rediss://", "unix://")
+_FILES = "certs", "certfile", "keyfile"
+_IN_PIPELINE = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
+_REFUSED_COMMAND = re.compile(r"no permissions to (?:run|execute) the '([^']+)' command", re.I)
+_REFUSED_KEY = re.compile(r"no permissions to access", re.I)
+_REFUSED_IN_SCRIPT = re.compile(r"user executing the script can't (?:run|access)|ACL failure in script", re.I)
 
 
 class RedisServer:
@@ -55,7 +63,7 @@ class RedisServer:
         """Return a client whose replies to XREAD and XINFO are as the server sends them.
 
         Raises:
-            ConfigError: the server refuses this user.
+            ConfigError: the server refuses this user, or TLS with it fails.
         """
         from redis import Redis
         from redis.backoff import NoBackoff
@@ -76,10 +84,55 @@ class RedisServer:
             pass
         except AuthenticationError as error:
             raise ConfigError(f"{self._component}: {self}: {error} Give user and password in the url") from None
-        except (RedisError, OSError):
+        except (RedisError, OSError) as error:
+            if advice := self._tls_advice(error):
+                raise ConfigError(f"{self._component}: {self}: {advice}: {error}") from None
             # It may come up, or be ready, later: the next command reports it.
-            pass
         return client
+
+    def explained(self, error: BaseException) -> TopoError | None:
+        """Return an error of a command with the way to mend it; None for others.
+
+        It is of a right that this user lacks, or of a server that is not reached.
+        """
+        from redis.exceptions import ResponseError
+
+        if isinstance(error, ResponseError):
+            text = _IN_PIPELINE.sub("", str(error))
+            if command := _REFUSED_COMMAND.search(text):
+                grant = f"the command: `ACL SETUSER {self._user} +{command[1]}`"
+            elif _REFUSED_KEY.search(text):
+                grant = f"the keys, as by `ACL SETUSER {self._user} ~KEY`"
+            elif _REFUSED_IN_SCRIPT.search(text):
+                grant = "the commands of the script: docs/connectors/redis.md lists them"
+            else:
+                return None
+            return TopoEnvironmentError(f"{self} refuses a command: {text}; grant user {self._user!r} {grant}. It is tried again")
+        if is_unreachable(error):
+            advice = self._tls_advice(error) or self._port_advice(error)
+            lost = f"{self} is not reached, and it is tried again: {masked(str(error) or repr(error))}"
+            return TopoEnvironmentError(f"{lost}; {advice}" if advice else lost)
+        return None
+
+    @property
+    def _user(self) -> str:
+        return str(self._config.get("username") or unquote(urlsplit(self._url).username or "") or "default")
+
+    def _tls_advice(self, error: BaseException) -> str:
+        advice = tls_advice(
+            error, "config={'ssl_ca_certs': ...}", "config={'ssl_certfile': ..., 'ssl_keyfile': ...}", plain="redis://"
+        )
+        files = [f"{name}={value!r}" for name, value in self._config.items() if name.startswith("ssl_") and name.endswith(_FILES)]
+        if not advice and files and isinstance(error.__context__, FileNotFoundError):
+            return f"one of these files is missing: {', '.join(files)}"
+        return advice
+
+    def _port_advice(self, error: BaseException) -> str:
+        if self._url.startswith("redis://") and any(word in str(error) for word in ("reset by peer", "closed by server")):
+            return "a port that wants TLS ends connections so: begin the URL with rediss:// then"
+        if "handshake operation timed out" in str(error.__context__):
+            return "a port without TLS does not answer so: begin the URL with redis:// then"
+        return ""
 
 
 def _as_it_is(reply: Any, **_options: Any) -> Any:

@@ -49,6 +49,7 @@ class GroupMember:
         start: id behind which a new group begins.
         claim_ms: how long an entry is left with a consumer that gives no sign of life.
         clock: monotonic seconds.
+        explained: returns an error with the way to mend it.
     """
 
     def __init__(
@@ -60,8 +61,9 @@ class GroupMember:
         start: str,
         claim_ms: int,
         clock: Callable[[], float],
+        explained: Callable[[Exception], Exception] = lambda error: error,
     ) -> None:
-        self._client = client
+        self._client, self._explained = client, explained
         self._stream, self._group, self._dead_stream = names
         self._prefix = prefix
         self._index, self._tasks = place
@@ -120,7 +122,8 @@ class GroupMember:
                 self._copy_at = self._clock() + _COPY_PAUSE_S
                 errors.append(
                     TopoEnvironmentError(
-                        f"entry {entry_id} cannot be appended to {self._dead_stream!r}, and it is tried again: {error}"
+                        f"entry {entry_id} cannot be appended to {self._dead_stream!r}, and it is tried again: "
+                        f"{self._explained(error)}"
                     )
                 )
                 return len(done), copied

@@ -109,7 +109,7 @@ class RedisGroupSpout(Spout):
         """That of the last `next_tuple`."""
         self._is_replayed = context.config.delivery != "exactly_once"
         self._attempts = context.config.attempts
-        link = ServerLink(self._server, context, collector.report_error, is_unreachable)
+        link = ServerLink(self._server, context, collector.report_error, is_unreachable, explained=self._server.explained)
         self._client = self._server.connect()
         self._member = GroupMember(
             self._client,
@@ -119,6 +119,7 @@ class RedisGroupSpout(Spout):
             "0" if self._start == "earliest" else "$",
             self._claim_ms,
             context.clock,
+            link.explained,
         )
         self._requests: RequestLine[Taken] = RequestLine(context, link)
         self._most_wait_ms = self._wait_ms if context.has_helper_thread else 0

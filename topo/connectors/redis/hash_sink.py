@@ -88,7 +88,9 @@ class RedisSink(TwoPhaseSink):
         self._rows: list[_HashRow] = []
         metrics = context.metrics
         self._written, self._rejected = metrics.counter("rows"), metrics.counter("rejected_rows")
-        self._link = ServerLink(self._server, context, self._collector.report_error, is_unreachable)
+        self._link = ServerLink(
+            self._server, context, self._collector.report_error, is_unreachable, explained=self._server.explained
+        )
         self._spilling = Spilling(str(self._server), self.max_batch, self._collector.report_error)
         self._client = self._server.connect()
 
@@ -171,7 +173,8 @@ class RedisSink(TwoPhaseSink):
         replies = self._link.ask(pipeline.execute, False)
         for key, reply in zip(keys, replies, strict=True):
             if isinstance(reply, Exception):
-                raise TopoEnvironmentError(f"key {key!r} at {self._server} cannot be written, and it is tried again: {reply}")
+                why = self._link.explained(reply)
+                raise TopoEnvironmentError(f"key {key!r} at {self._server} cannot be written, and it is tried again: {why}")
         self._written.add(len(rows))
 
 

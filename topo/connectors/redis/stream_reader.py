@@ -32,7 +32,7 @@ _CHECK_S = 10.0
 """How often streams without new entries are looked at: they may have been deleted."""
 
 
-def stream_infos(client: Any, names: Sequence[str]) -> list[StreamInfo | Exception]:
+def stream_infos(client: Any, names: Sequence[str], link: ServerLink) -> list[StreamInfo | Exception]:
     """Return the state of each stream; an error for a key that holds no stream.
 
     Raises:
@@ -44,16 +44,16 @@ def stream_infos(client: Any, names: Sequence[str]) -> list[StreamInfo | Excepti
     for name in names:
         pipeline.execute_command("XINFO STREAM", name)
     replies = pipeline.execute(raise_on_error=False)
-    return [_info(name, reply) for name, reply in zip(names, replies, strict=True)]
+    return [_info(name, reply, link) for name, reply in zip(names, replies, strict=True)]
 
 
-def _info(name: str, reply: Any) -> StreamInfo | Exception:
+def _info(name: str, reply: Any, link: ServerLink) -> StreamInfo | Exception:
     if isinstance(reply, Exception):
         if is_unreachable(reply):
             raise reply
         if "no such key" in str(reply):
             return NO_STREAM
-        return TopoEnvironmentError(f"stream {name!r} cannot be read: {reply}")
+        return TopoEnvironmentError(f"stream {name!r} cannot be read: {link.explained(reply)}")
     try:
         return info_of(reply)
     except ConfigError as error:
@@ -125,7 +125,7 @@ class StreamReader:
         wait_ms: int,
         has_time: bool,
     ) -> None:
-        self._client = client
+        self._client, self._link = client, link
         self._clock = context.clock
         self._decoder = decoder
         self._begin = begin
@@ -284,11 +284,12 @@ class StreamReader:
         except ResponseError as error:
             if len(wanted) == 1:
                 name = wanted[0][0].partition.name
-                return [_Reply(wanted[0][0], None, None, TopoEnvironmentError(f"stream {name!r} cannot be read: {error}"))]
+                unread = TopoEnvironmentError(f"stream {name!r} cannot be read: {self._link.explained(error)}")
+                return [_Reply(wanted[0][0], None, None, unread)]
             # One of the keys holds no stream, or is not allowed.
             return [reply for one in wanted for reply in self._request([one], 0, is_check)]
         looked_at = [one for one in wanted if one[0].partition.name in found or is_check]
-        infos = stream_infos(self._client, [reading.partition.name for reading, _ in looked_at])
+        infos = stream_infos(self._client, [reading.partition.name for reading, _ in looked_at], self._link)
         return [
             self._reply(reading, position, found.get(reading.partition.name, ()), info)
             for (reading, position), info in zip(looked_at, infos, strict=True)
@@ -308,7 +309,7 @@ class StreamReader:
         pipeline.execute_command("XREAD", "COUNT", self._batch, "STREAMS", name, id_of(position))
         pipeline.execute_command("XINFO STREAM", name)
         replies = pipeline.execute(raise_on_error=False)
-        now = _info(name, replies[1])
+        now = _info(name, replies[1], self._link)
         if isinstance(now, Exception):
             return _Reply(reading, None, None, now)
         entries = replies[0][0][1] if isinstance(replies[0], list) and replies[0] else ()

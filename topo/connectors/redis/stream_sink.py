@@ -110,7 +110,7 @@ class RedisStreamSink(TwoPhaseSink):
         self._written, self._rejected = metrics.counter("rows"), metrics.counter("rejected_rows")
         self._staged_gauge, self._commit_ms = metrics.gauge("staged_rows"), metrics.histogram("commit_ms")
         report = self._collector.report_error
-        self._link = ServerLink(self._server, context, report, is_unreachable)
+        self._link = ServerLink(self._server, context, report, is_unreachable, explained=self._server.explained)
         self._spilling = Spilling(f"{self._server}, stream {self._stream!r}", _SPILL_ROWS, report)
         self._client = self._server.connect()
 

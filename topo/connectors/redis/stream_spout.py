@@ -111,7 +111,7 @@ class RedisStreamSpout(PartitionedSpout):
             ConfigError: the server refuses this user.
         """
         self._client = self._server.connect()
-        self._link = ServerLink(self._server, context, collector.report_error, is_unreachable)
+        self._link = ServerLink(self._server, context, collector.report_error, is_unreachable, explained=self._server.explained)
         super().open(context, collector)
 
     def partitions(self) -> Iterator[Partition | str]:
@@ -126,11 +126,11 @@ class RedisStreamSpout(PartitionedSpout):
                 }
                 names = sorted(key for key in keys if Partition(key).can_be_stored)
                 unreadable = sorted(keys.difference(names))
-            self._infos = dict(zip(names, stream_infos(self._client, names), strict=True))
+            self._infos = dict(zip(names, stream_infos(self._client, names, self._link), strict=True))
         except Exception as error:
             # The reader reports that the server is not reached.
             if not self._infos or not is_unreachable(error):
-                raise
+                raise (self._server.explained(error) or error) from error
             unreadable = []
         yield from self._infos
         # These are reported, and passed over.
