@@ -84,6 +84,10 @@ class StagedRowsLostError(TopoEnvironmentError):
     """Rows that a sink had staged for a checkpoint are gone, and were not published. Reported by a sink, it fails the run."""
 
 
+class RightMissingError(TopoEnvironmentError):
+    """A server refuses this user a right: nothing is read or published until it is granted. A drain does not wait for that."""
+
+
 class SinkBlockedError(TopoEnvironmentError):
     """A sink cannot write, and holds as many rows as it may, or cannot continue with those that it holds. No tuple is at fault.
 

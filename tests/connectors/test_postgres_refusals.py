@@ -13,9 +13,11 @@ import pytest
 from tests.certificates import self_signed
 from tests.connectors.sink_tasks import ReportingTask
 from tests.servers.postgres import PostgresServer, start
+from tests.unit.connectors.drive import TICK
 from topo import ConfigError, PostgresSink, PostgresSpout, TaskContext
 from topo.api.streams import declared_streams
 from topo.emission.collectors import BoltCollector
+from topo.errors import RightMissingError
 from topo.testing.partition_harness import PartitionHarness
 
 psycopg = pytest.importorskip("psycopg")
@@ -118,6 +120,28 @@ def test_the_right_to_read_that_is_taken_back_is_named(dsn: str, table: str) -> 
     run(dsn, f"grant select on {table} to {table}")
     until(harness, lambda: values(harness) == [1, 2])
     harness.stop()
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_the_right_to_write_that_is_taken_back_is_named(dsn: str, table: str, delivery: str) -> None:
+    run(dsn, f"create role {table} login; grant select, insert, update, delete on {table} to {table}")
+    run(dsn, f"grant usage on sequence {table}_id_seq to {table}; grant create on schema public to {table}")
+    task = ReportingTask(PostgresSink(dsn.replace("user=topo", f"user={table}"), table, ["n"], max_batch=1), delivery)
+    run(dsn, f"revoke insert on {table} from {table}")
+    task.write(1)
+    if delivery == "exactly_once":
+        task.snapshot(1)
+        with pytest.raises(RightMissingError, match="grant this user insert on it"):
+            task.output.complete(1)
+    else:
+        assert "grant this user insert on it" in task.texts()[0]
+    assert "grant this user insert on it" in task.sink.refusal
+    run(dsn, f"grant insert on {table} to {table}")
+    if delivery == "exactly_once":
+        task.output.complete(1)
+    else:
+        task.sink.execute(TICK)
+    assert task.sink.refusal == "" and run(dsn, f"select n from {table}") == [(1,)]
 
 
 def test_the_gauge_of_a_sink_that_has_ended_shows_no_outage(dsn: str, table: str) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
+from tests.integration.conftest import no_process_is_left, scene
+from tests.integration.support import Scene, flow
 from tests.servers.redis import PASSWORD, RedisProcess
 from tests.unit.connectors.drive import tracked
 from topo import RedisGroupSpout, RedisSink, RedisStreamSink, RedisStreamSpout
@@ -17,6 +19,7 @@ from topo.errors import TopoEnvironmentError
 from topo.testing.partition_harness import PartitionHarness
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("redis")]
+__all__ = ["no_process_is_left", "scene"]
 
 
 class Account:
@@ -109,14 +112,16 @@ def test_a_stream_sink_names_the_command_and_writes_when_it_is_granted(user: Acc
     task.write(1)
     (error,) = task.texts()
     user.check(error, "xadd")
-    assert "Command #" not in error
+    assert "Command #" not in error and task.sink.refusal == error
     staged = ReportingTask(RedisStreamSink(user.url, stream))
     staged.write(2)
     staged.snapshot(1)
     with pytest.raises(TopoEnvironmentError, match=f"grant user '{user.name}' the command"):
         staged.output.complete(1)
+    assert staged.sink.refusal
     user.set("+xadd")
     staged.output.complete(1)
+    assert staged.sink.refusal == ""
     assert [entry["n"] for _, entry in client.xrange(stream)] == ["2"]
 
 
@@ -127,3 +132,16 @@ def test_a_hash_sink_names_the_command(user: Account, stream: str) -> None:
     (error,) = task.texts()
     user.check(error, "hset")
     assert "planted-value" not in error
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_a_drain_does_not_wait_for_a_right(scene: Scene, user: Account, stream: str, delivery: str) -> None:
+    user.set("-xadd")
+    source = 'builder.set_spout("in", IterableSpout(list(range(5)), ("n",)))'
+    sink = f'builder.set_bolt("out", RedisStreamSink({user.url!r}, {stream!r})).shuffle_grouping("in")'
+    file = scene.file(flow(source, sink))
+    running = scene.submit(file, delivery=delivery, checkpoint_interval="1s")
+    running.wait_until(lambda status: status["components"][1]["counters"]["errors"], what="the error")
+    running.drain(600.0)
+    outcome = running.wait(60.0)
+    assert outcome.reason.startswith("drained, not to the end: ") and f"grant user '{user.name}'" in outcome.reason

@@ -11,7 +11,7 @@ from topo.api.arguments import check_count, check_interval
 from topo.api.bolt import Bolt, Collector, WithRequiredFields
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
-from topo.errors import SinkBlockedError, TopoEnvironmentError
+from topo.errors import RightMissingError, SinkBlockedError, TopoEnvironmentError
 from topo.user_errors import message_of
 
 _MOST_WAITING = 100_000
@@ -47,11 +47,13 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
         takes_batches: whether a batch of columns is given to `write` as it is, as a tuple whose only value is a `ColumnBatch`
             (`tup.origin.columnar`). Otherwise its rows are, one by one.
         required_fields: fields that every tuple must have. An input without one of them is refused when a topology is built.
+        refusal: text of the RightMissingError for which a publication is repeated; "": none.
     """
 
     max_batch: int = 1000
     flush_interval: str | timedelta | float = "100ms"
     takes_batches: bool = False
+    refusal: str = ""
     component_settings = {"tick_interval": flush_interval}
     _token: Any = None
     """Of the transaction whose `commit` has begun: it may be published in part, so it is completed and never aborted."""
@@ -247,7 +249,7 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
             if self._token is None:
                 raise
             return
-        self._is_repeating, self._repeated_for = False, ""
+        self._is_repeating, self._repeated_for, self.refusal = False, "", ""
         if not is_repeated:
             self.begin()
         for tup in self._committing:
@@ -256,6 +258,7 @@ class TwoPhaseSink(Bolt, WithRequiredFields):
     def _report_repeated(self, error: BaseException) -> None:
         """Report an error for which a batch is repeated: one row, not one at each tick."""
         text = message_of(error)
+        self.refusal = text if isinstance(error, RightMissingError) else ""
         if text != self._repeated_for:
             self._repeated_for = text
             self._collector.report_error(error)

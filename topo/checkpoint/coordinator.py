@@ -29,7 +29,7 @@ from typing import Any
 from topo.checkpoint.assignment import manifest_of, stateful_tasks
 from topo.checkpoint.manifest import Manifest
 from topo.checkpoint.pace import CheckpointPace
-from topo.checkpoint.rows import REMEMBERED, CheckpointRow, Savepoint
+from topo.checkpoint.rows import REMEMBERED, CheckpointRow, Savepoint, forget_settled
 from topo.checkpoint.steps import Problem, Step, ToAll, ToSources
 from topo.checkpoint.store_messages import (
     CheckpointFound,
@@ -106,8 +106,7 @@ class CheckpointCoordinator:
         self._timeout_s = config.checkpoint_timeout_s
         self.last = last
         self.completed = completed
-        self.folder = folder
-        self.lost = ""
+        self.folder, self.lost = folder, ""
         self.unreadable: control.RestoreFailed | None = None
         self.restores = 0
         self.savepoints: dict[str, Savepoint] = {}
@@ -223,18 +222,20 @@ class CheckpointCoordinator:
         is_open = known is not None and (known.state == "waiting" or (known.state == "copying" and is_of_end))
         if not is_open or (at_end and not is_of_end):
             self.savepoints[folder] = Savepoint(folder)
-        settled = [one.folder for one in self.savepoints.values() if one.state in ("written", "failed")]
-        for old in settled[:-REMEMBERED]:
-            del self.savepoints[old]
+        forget_settled(self.savepoints)
         if at_end:
             # A run from an earlier savepoint would publish the output of the final checkpoint a second time.
             self._at_end.add(folder)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the final checkpoint is complete, published or not, and every savepoint settled."""
+        return self._is_final_done and all(savepoint.is_settled for savepoint in self.savepoints.values())
+
+    @property
     def may_close(self) -> bool:
         """Whether everything that the final checkpoint covers is published, and every savepoint settled."""
-        pending = any(savepoint.state in ("waiting", "copying") for savepoint in self.savepoints.values())
-        return self._is_final_done and not self._unpublished and not pending
+        return self.is_settled and not self._unpublished
 
     @property
     def holds_epoch(self) -> bool:
@@ -244,8 +245,7 @@ class CheckpointCoordinator:
     @property
     def problem(self) -> str:
         """Why the latest checkpoint failed, in words; "" when it did not."""
-        row = self._rows[-1] if self._rows else None
-        return f"checkpoint {row.checkpoint} failed: {row.why}" if row is not None and row.state == "failed" else ""
+        return self._rows[-1].problem if self._rows else ""
 
     @property
     def unfinished(self) -> str:
@@ -401,8 +401,8 @@ class CheckpointCoordinator:
 
     def _waiting(self, *, is_final: bool) -> list[str]:
         """Return the savepoints that a checkpoint serves."""
-        waiting = [savepoint.folder for savepoint in self.savepoints.values() if savepoint.state == "waiting"]
-        return [folder for folder in waiting if is_final or folder not in self._at_end]
+        at_end = () if is_final else self._at_end
+        return [one.folder for one in self.savepoints.values() if one.state == "waiting" and one.folder not in at_end]
 
     def _matching(self, message: control.BarrierAcked | control.SnapshotTaken | control.SnapshotFailed) -> _Attempt | None:
         """Return the attempt that a message is about, if it is still under way."""

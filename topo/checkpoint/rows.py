@@ -21,6 +21,11 @@ class CheckpointRow(Struct, frozen=True):
     pause_ms: float = 0.0
     why: str = ""
 
+    @property
+    def problem(self) -> str:
+        """Why it failed, in words; "" when it did not."""
+        return f"checkpoint {self.checkpoint} failed: {self.why}" if self.state == "failed" else ""
+
 
 @dataclass(slots=True)
 class Savepoint:
@@ -30,3 +35,14 @@ class Savepoint:
     state: str = "waiting"
     checkpoint: int = 0
     why: str = ""
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in ("written", "failed")
+
+
+def forget_settled(savepoints: dict[str, Savepoint]) -> None:
+    """Keep the last of the settled savepoints alone."""
+    settled = [one.folder for one in savepoints.values() if one.is_settled]
+    for old in settled[:-REMEMBERED]:
+        del savepoints[old]

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from topo.api.two_phase import TwoPhaseSink
+from topo.errors import RightMissingError
 
 
 class StagedOutput:
@@ -54,7 +55,12 @@ class StagedOutput:
             Exception: the sink's. Unpublished output stays staged: the next `complete` or `restore` tries it again.
         """
         for entry in [entry for entry in self._staged if entry[0] <= checkpoint]:
-            self._sink.commit(entry[1])
+            try:
+                self._sink.commit(entry[1])
+            except RightMissingError as error:
+                self._sink.refusal = str(error)
+                raise
+            self._sink.refusal = ""
             self._staged.remove(entry)
 
     def restore(self, state: Any | None) -> None:

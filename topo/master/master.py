@@ -42,7 +42,7 @@ from topo.master.counts import MasterCounts
 from topo.master.ending import Ending, EndingStage
 from topo.master.epochs import EpochState
 from topo.master.membership import Slot, SlotState
-from topo.master.outcome import Outcome, OutcomeKind, end_counts, final_outcome
+from topo.master.outcome import DRAINED, Outcome, OutcomeKind, end_counts, final_outcome
 from topo.master.positions import Positions, SpoutProgress
 from topo.master.quiescence import Quiescence
 from topo.master.recovery import Mode, Recovery
@@ -240,10 +240,10 @@ class TopologyMaster:
         return self.recovery.epochs.state is EpochState.RUNNING and not waits
 
     def _probe(self, now: float) -> None:
-        if self.quiescence.is_still:
-            if self._has_final_checkpoint(now):
-                drained = Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight")
-                self._close(drained if self.ending.is_draining else None, now)
+        if self.quiescence.is_still and self._has_final_checkpoint(now):
+            self._close(DRAINED if self.ending.is_draining else None, now)
+        elif self.quiescence.refusal and (self.checkpoints is None or self.checkpoints.is_settled):
+            self._cut_short(now)
         elif (number := self.quiescence.begin_due(now)) is not None:
             for slot in self.membership.live():
                 self.recovery.send(slot, control.Probe(number, self.recovery.epochs.epoch))

@@ -83,6 +83,9 @@ class Outcome(Struct, frozen=True):
         return self.kind in _BY_ITSELF
 
 
+DRAINED = Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight")
+
+
 class EndCounts(Struct, frozen=True, kw_only=True):
     """The counts that decide how a topology has ended.
 

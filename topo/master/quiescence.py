@@ -27,6 +27,7 @@ class Quiescence:
     Attributes:
         is_still: two rounds have agreed; holds until the epoch is broken.
         facts: each task's last report in this epoch.
+        refusal: of a sink in the last round of a drain, in which nothing moved and nothing waited but for it; "": none.
     """
 
     def __init__(self, tasks: frozenset[TaskId]) -> None:
@@ -40,6 +41,7 @@ class Quiescence:
         self._next_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         self.facts: dict[TaskId, Quiet] = {}
+        self.refusal = ""
         self._expecting = set(tasks)
         """Tasks that may get more input: they have not reported that it has ended."""
         self._holding = set(tasks)
@@ -56,7 +58,7 @@ class Quiescence:
         self._answers = self._agreed = None
         self._next_at = 0.0
         self._pause_s = FIRST_PAUSE_S
-        self.facts = {}
+        self.facts, self.refusal = {}, ""
         self._expecting, self._holding = set(self._tasks), set(self._tasks)
         self.is_still = False
 
@@ -106,8 +108,8 @@ class Quiescence:
         return sum(quiet.pending for quiet in self.facts.values())
 
     def why_not(self) -> str:
-        """Return the reason of the first task that is not quiet, in words; "" without any."""
-        return next((f"task {quiet.task}: {quiet.why}" for quiet in self.facts.values() if quiet.why), "")
+        """Return a refusal, or the reason of the first task that is not quiet, in words; "" without any."""
+        return self.refusal or next((f"task {quiet.task}: {quiet.why}" for quiet in self.facts.values() if quiet.why), "")
 
     def validate(self) -> None:
         ended = {task for task, quiet in self.facts.items() if self._has_ended(quiet)}
@@ -128,6 +130,9 @@ class Quiescence:
         counts = {task: (quiet.sent, quiet.received) for task, quiet in answers.items()}
         sent = sum(counted[0] for counted in counts.values())
         received = sum(counted[1] for counted in counts.values())
+        refused = next((f"task {task}: {quiet.refused}" for task, quiet in answers.items() if quiet.refused), "")
+        rests = sent == received and all(quiet.quiet or quiet.pending or quiet.refused for quiet in answers.values())
+        self.refusal = refused if self._is_drain and rests else ""
         if sent != received or not all(map(self._permits_end, answers.values())):
             # Something moved after an earlier agreement, which therefore counts for nothing: two new rounds are needed.
             self._agreed = None

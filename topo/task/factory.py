@@ -124,5 +124,5 @@ def _bolt(parts: TaskParts, bolt: Bolt, collector: BoltCollector) -> tuple[Input
     kind = BoltKind(parts, bolt, guarantee, collector, watch, end, staged)
     options = KindOptions(pass_time=out.pass_time, tick=kind.tick, timed=watch, unfinished=kind.unfinished)
     if isinstance(bolt, TwoPhaseSink):
-        options = replace(options, takes_batches=bolt.takes_batches, has_room=lambda: bolt.has_room)
+        options = replace(options, takes_batches=bolt.takes_batches, has_room=lambda: bolt.has_room, refusal=lambda: bolt.refusal)
     return InputRunner(parts, out, guarantee, kind, end, options), guarantee

@@ -300,6 +300,7 @@ class Task:
                 received=self.inbound.received,
                 pending=0 if self._user is None else self._user.pending,
                 why=self._why_not_quiet(),
+                refused="" if self._user is None else self._user.refusal(),
             )
         )
 

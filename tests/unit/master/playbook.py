@@ -126,9 +126,10 @@ class Play:
         sent: int = 0,
         received: int = 0,
         pending: int = 0,
+        refused: str = "",
     ) -> list[MasterCommand]:
         """Let a task report its Quiet facts in the present epoch."""
-        facts = Quiet(TaskId(task), self.epoch, probe, ended, quiet, sent, received, pending, "" if quiet else "busy")
+        facts = Quiet(TaskId(task), self.epoch, probe, ended, quiet, sent, received, pending, "" if quiet else "busy", refused)
         return self.receives(self.plan.worker_of(task), facts)
 
     def answer_probe(self, probe: int, **facts: int) -> list[MasterCommand]:

@@ -336,6 +336,19 @@ def test_a_drain_that_cannot_take_its_last_checkpoint_is_cut_short(why: str, sho
     assert play.master.ending.outcome == Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: {shown}")
 
 
+def test_a_drain_does_not_wait_for_a_right_to_publish_its_last_checkpoint() -> None:
+    play = running(plan())
+    play.do(DrainAsked(30.0))
+    for number in (1, 2):
+        for task in play.plan.tasks:
+            play.quiet(task.id, number, refused="grant it" if task.id == SINK else "")
+    taken(play, 1)
+    commands = stored(play, 1)
+    assert any(isinstance(message, Close) for _, message in messages_in(commands))
+    outcome = Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: task {SINK}: grant it")
+    assert play.master.ending.outcome == outcome
+
+
 @pytest.mark.parametrize(("kind", "is_the_end"), [("UnsupportedStateError", True), ("UnsupportedValueError", False)])
 def test_state_that_no_checkpoint_can_store_is_the_end(kind: str, is_the_end: bool) -> None:
     """A row that a sink cannot stage for the checkpoint is gone at the next one; a value of state is not."""

@@ -229,6 +229,33 @@ def test_a_drain_that_runs_out_of_time_closes_and_says_what_was_pending() -> Non
     assert describe(play.master, play.now)["status"] == "KILLED"
 
 
+def test_a_drain_ends_when_nothing_is_left_but_messages_that_a_sink_is_refused_a_right_for() -> None:
+    play = running()
+    play.do(DrainAsked(30.0))
+    play.quiet(LINES, 1, ended=False, quiet=False, pending=3, sent=3)
+    play.quiet(SINK, 1, ended=False, received=3, refused="grant it")
+    assert play.quiet(ACKER, 1, ended=False, quiet=False) == []
+    play.until(play.now + 0.1)
+    # A frame is on its way: it may be of another sink.
+    play.quiet(LINES, 2, ended=False, quiet=False, pending=3, sent=3)
+    play.quiet(SINK, 2, ended=False, received=2, refused="grant it")
+    assert play.quiet(ACKER, 2, ended=False) == []
+    play.until(play.now + 0.1)
+    play.quiet(LINES, 3, ended=False, quiet=False, pending=3, sent=3)
+    play.quiet(SINK, 3, ended=False, quiet=False, received=3, refused="grant it")
+    assert play.quiet(ACKER, 3, ended=False) == closing(drain=True)
+    reason = f"drained, not to the end: 3 messages were pending (task {SINK}: grant it)"
+    assert close(play) == [Finished(Outcome(OutcomeKind.CUT_SHORT, reason))]
+
+
+def test_without_a_drain_a_sink_is_waited_for_until_its_right_is_granted() -> None:
+    play = running()
+    play.quiet(LINES, quiet=False, pending=3, sent=3)
+    play.quiet(SINK, received=3, refused="grant it")
+    play.quiet(ACKER)
+    assert not any(isinstance(message, Close) for _, message in messages_in(play.until(play.now + 60.0)))
+
+
 def test_a_worker_lost_in_a_drain_is_replaced_and_told_to_drain() -> None:
     play = running()
     play.do(DrainAsked(10.0))

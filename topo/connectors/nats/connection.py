@@ -13,7 +13,7 @@ from topo.api.durations import duration_ms
 from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked, secrets_of, without
 from topo.connectors.tls import tls_advice
-from topo.errors import ConfigError, TopoEnvironmentError
+from topo.errors import ConfigError, RightMissingError
 
 _REFUSED = {
     "allow_reconnect": "topo connects again",
@@ -94,7 +94,7 @@ class NatsConnection:
 
         Raises:
             ConfigError: the server refuses this user, or has no JetStream.
-            TopoEnvironmentError: this user has no right to a request, which is not answered then.
+            RightMissingError: this user has no right to a request, which is not answered then.
             Exception: of the action. The next call connects again where it `is_unreachable`.
         """
         return self._loop.run_until_complete(self._connected(action))
@@ -118,10 +118,10 @@ class NatsConnection:
         finally:
             self._used_s = self._loop.time()
 
-    def refusal(self) -> TopoEnvironmentError:
+    def refusal(self) -> RightMissingError:
         """Return the complaint as an error."""
         servers = self._servers
-        return TopoEnvironmentError(
+        return RightMissingError(
             f"{servers.component}: {servers} refuses a request: {self.complaint}; grant this user the permission"
         )
 

@@ -132,9 +132,9 @@ class PostgresSink(TwoPhaseSink):
             else:
                 self._copy(token)
                 self._publish_ms.record(1000 * (self._clock() - began))
-        except self._store.refusals:
+        except self._store.refusals as error:
             self._retries.add()
-            raise
+            raise self._store.explained(error) from error.__cause__
 
     def _copy(self, rows: list[Any]) -> None:
         bad = self._store.insert(rows)

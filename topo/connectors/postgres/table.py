@@ -15,7 +15,7 @@ from topo.connectors.postgres.session import Session
 from topo.connectors.postgres.settings import TableName
 from topo.connectors.postgres.statements import COLUMNS_OF, DURABLE, LOCK, SinkStatements
 from topo.connectors.staged_table import RowBuilder, TableColumns, TableRow
-from topo.errors import ConfigError
+from topo.errors import ConfigError, RightMissingError
 
 _NOT_OF_ROWS = ("08", "0A", "25", "28", "40", "42", "53", "55", "57", "58")
 """The classes of SQLSTATE that hold for all rows: connections, unsupported statements, a standby, logins, conflicts of
@@ -102,13 +102,22 @@ class PostgresTable:
                     with suppress(psycopg.InternalError), connection.transaction(force_rollback=True):
                         self._copy(connection, self._sql.copy, ())
             except psycopg.errors.InsufficientPrivilege as error:
-                rights = "insert on it" + (", with a key select and update, too" if self._columns.key else "")
-                tables = ", and create in its schema for the tables of staged rows" if self._is_staged else ""
-                problem = f"{str(error).partition(chr(10))[0]}; grant this user {rights}{tables}"
+                problem = self._lacking(error)
             except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
                 problem = f"{str(error).strip()}{needs}"
         if problem is not None:
             raise ConfigError(f"PostgresSink: table {str(self._table)!r} in {self.where}: {problem}")
+
+    def _lacking(self, error: Exception) -> str:
+        rights = "insert on it" + (", with a key select and update, too" if self._columns.key else "")
+        tables = ", and create in its schema for the tables of staged rows" if self._is_staged else ""
+        return f"{str(error).partition(chr(10))[0]}; grant this user {rights}{tables}"
+
+    def explained(self, error: Exception) -> Exception:
+        """Return an error of a transaction with the way to mend it, where it is of a right."""
+        if not isinstance(error, psycopg.errors.InsufficientPrivilege):
+            return error
+        return RightMissingError(f"PostgresSink: table {str(self._table)!r} in {self.where}: {self._lacking(error)}")
 
     def _problem(self, found: list[ColumnInfo], types: list[ColumnInfo]) -> str | None:
         """Return why the table does not fit, as far as its columns show."""

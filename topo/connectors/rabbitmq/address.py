@@ -11,7 +11,7 @@ from topo.api.durations import duration_ms
 from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked, secrets_of, without
 from topo.connectors.tls import tls_advice, tls_files
-from topo.errors import ConfigError, TopoEnvironmentError
+from topo.errors import ConfigError, RightMissingError, TopoEnvironmentError
 
 _REFUSED, _NOT_FOUND, _NOT_ALLOWED = 403, 404, 530
 _CODE = re.compile(r"\((\d{3})\) ['\"](?:ACCESS_REFUSED|NOT_ALLOWED)")
@@ -98,7 +98,7 @@ class RabbitAddress:
         if right := _RIGHT.search(text):
             name = "read" if right[1] == "queue" else "write"
             grant = f"give this user the right to {name}, as by `rabbitmqctl set_permissions`"
-            return ConfigError(f"{self.component}: {self} refuses {what}: {text}; {grant}")
+            return RightMissingError(f"{self.component}: {self} refuses {what}: {text}; {grant}")
         if code == _REFUSED or "uthenticat" in text or "uthenticat" in type(error).__name__:
             return ConfigError(f"{self.component}: {self} refuses this user: {text}; correct user and password in the URL")
         if advice := tls_advice(text, "tls={'ca_certs': ...}", "tls={'certfile': ..., 'keyfile': ...}", "amqp://"):
@@ -113,4 +113,5 @@ def is_unreachable(error: BaseException) -> bool:
     """Return whether a request may be repeated later: the broker was not reached, or was lost."""
     from pika.exceptions import AMQPError
 
-    return isinstance(error, AMQPError | OSError | TimeoutError | TopoEnvironmentError)
+    lost = isinstance(error, AMQPError | OSError | TimeoutError | TopoEnvironmentError)
+    return lost and not isinstance(error, RightMissingError)

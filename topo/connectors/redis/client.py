@@ -12,7 +12,7 @@ from topo.api.durations import duration_ms
 from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked
 from topo.connectors.tls import tls_advice
-from topo.errors import ConfigError, TopoEnvironmentError, TopoError
+from topo.errors import ConfigError, RightMissingError, TopoEnvironmentError, TopoError
 
 _REFUSED = {
     "decode_responses": "values are decoded by topo",
@@ -107,7 +107,7 @@ class RedisServer:
                 grant = "the commands of the script: docs/connectors/redis.md lists them"
             else:
                 return None
-            return TopoEnvironmentError(f"{self} refuses a command: {text}; grant user {self._user!r} {grant}. It is tried again")
+            return RightMissingError(f"{self} refuses a command: {text}; grant user {self._user!r} {grant}. It is tried again")
         if is_unreachable(error):
             advice = self._tls_advice(error) or self._port_advice(error)
             lost = f"{self} is not reached, and it is tried again: {masked(str(error) or repr(error))}"

@@ -17,7 +17,7 @@ from topo.connectors.redis.client import RedisServer, is_unreachable
 from topo.connectors.redis.entries import EntryEncoder
 from topo.connectors.server_link import ServerLink
 from topo.connectors.spilling import Spilling
-from topo.errors import ConfigError, TopoEnvironmentError, UnsupportedValueError
+from topo.errors import ConfigError, RightMissingError, TopoEnvironmentError, UnsupportedValueError
 
 
 class RedisSink(TwoPhaseSink):
@@ -174,6 +174,8 @@ class RedisSink(TwoPhaseSink):
         for key, reply in zip(keys, replies, strict=True):
             if isinstance(reply, Exception):
                 why = self._link.explained(reply)
+                if isinstance(why, RightMissingError):
+                    raise why
                 raise TopoEnvironmentError(f"key {key!r} at {self._server} cannot be written, and it is tried again: {why}")
         self._written.add(len(rows))
 

@@ -80,5 +80,8 @@ class UserRunner(Runner, Protocol):
     def unfinished(self) -> str:
         """Describe the work that it holds besides `pending`; "" when nothing."""
 
+    def refusal(self) -> str:
+        """Return the right without which a sink can publish nothing, in words; "" when none is missing."""
+
     def latencies(self) -> dict[str, Any]:
         """Return how long calls or messages took, by name of the statistic."""

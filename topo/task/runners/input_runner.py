@@ -212,6 +212,9 @@ class InputRunner:
         """Describe the inputs that user code still has; "" when there are none."""
         return "" if self._options.unfinished is None else self._options.unfinished()
 
+    def refusal(self) -> str:
+        return "" if self._options.refusal is None else self._options.refusal()
+
     # -- input -----------------------------------------------------------------------------------------------------------
 
     def act(self, now: float) -> None:

@@ -114,6 +114,8 @@ class KindOptions(Struct, frozen=True, kw_only=True):
     """Routes the results of mails."""
     unfinished: Callable[[], str] | None = None
     """Describes the inputs that user code still has, "" when there are none. END waits for them."""
+    refusal: Callable[[], str] | None = None
+    """Returns why the target of a sink takes nothing for want of a right, "" when it does."""
     act_last: Callable[[float], object] | None = None
     """Called at the end of each action."""
     levels: Callable[[], dict[str, float]] | None = None

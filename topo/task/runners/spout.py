@@ -197,6 +197,9 @@ class SpoutRunner:
         """Return that messages may follow, unless the source has ended or the topology is paused."""
         return "" if self._output.collector.ended or not self._is_active else "the source has not ended"
 
+    def refusal(self) -> str:
+        return ""
+
     @property
     def _has_way(self) -> bool:
         return self._is_going and not self._outbox.is_full

@@ -161,7 +161,7 @@ class LettersReplayed(ControlMessage, frozen=True):
 
 
 class Quiet(ControlMessage, frozen=True):
-    """A task's answer to a probe. `why` is the reason, in words, that it is not quiet."""
+    """A task's answer to a probe. `why` is the reason that it is not quiet, in words; `refused` the right that its sink lacks."""
 
     task: TaskId
     epoch: Epoch
@@ -172,6 +172,7 @@ class Quiet(ControlMessage, frozen=True):
     received: int
     pending: int = 0
     why: str = ""
+    refused: str = ""
 
 
 class Closed(ControlMessage, frozen=True):
