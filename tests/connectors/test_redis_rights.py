@@ -132,6 +132,14 @@ def test_a_hash_sink_names_the_command(user: Account, stream: str) -> None:
     (error,) = task.texts()
     user.check(error, "hset")
     assert "planted-value" not in error
+    staged = ReportingTask(RedisSink(user.url, f"{stream}:{{n}}"))
+    staged.write(2)
+    with pytest.raises(TopoEnvironmentError):
+        staged.output.snapshot(1)
+    user.check(staged.sink.refusal, "hset")
+    user.set("+hset")
+    staged.output.snapshot(2)
+    assert staged.sink.refusal == ""
 
 
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])

@@ -10,7 +10,7 @@ Pure but for the sink's own calls. Errors of the sink leave unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from topo.api.two_phase import TwoPhaseSink
@@ -42,9 +42,11 @@ class StagedOutput:
         Raises:
             Exception: the sink's; the checkpoint cannot be taken. The sink has lost nothing, so that the task may continue.
         """
-        token = self._sink.pre_commit()
+        token = self._call(self._sink.pre_commit)
         if token is not None:
             self._staged.append((checkpoint, token))
+        elif not self._staged:
+            self._sink.refusal = ""
         self._sink.begin()
         return [[number, token] for number, token in self._staged]
 
@@ -55,13 +57,16 @@ class StagedOutput:
             Exception: the sink's. Unpublished output stays staged: the next `complete` or `restore` tries it again.
         """
         for entry in [entry for entry in self._staged if entry[0] <= checkpoint]:
-            try:
-                self._sink.commit(entry[1])
-            except RightMissingError as error:
-                self._sink.refusal = str(error)
-                raise
+            self._call(self._sink.commit, entry[1])
             self._sink.refusal = ""
             self._staged.remove(entry)
+
+    def _call(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return step(*arguments)
+        except RightMissingError as error:
+            self._sink.refusal = str(error)
+            raise
 
     def restore(self, state: Any | None) -> None:
         """Restore a completed checkpoint: publish its staged output, undo everything else.

@@ -242,7 +242,7 @@ class TopologyMaster:
     def _probe(self, now: float) -> None:
         if self.quiescence.is_still and self._has_final_checkpoint(now):
             self._close(DRAINED if self.ending.is_draining else None, now)
-        elif self.quiescence.refusal and (self.checkpoints is None or self.checkpoints.is_settled):
+        elif self.quiescence.refusal and (self.checkpoints is None or self.checkpoints.is_settled or self.checkpoints.problem):
             self._cut_short(now)
         elif (number := self.quiescence.begin_due(now)) is not None:
             for slot in self.membership.live():

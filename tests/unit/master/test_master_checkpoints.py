@@ -336,6 +336,18 @@ def test_a_drain_that_cannot_take_its_last_checkpoint_is_cut_short(why: str, sho
     assert play.master.ending.outcome == Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: {shown}")
 
 
+def test_a_drain_does_not_wait_for_a_right_without_which_no_checkpoint_is_taken() -> None:
+    play = running(plan())
+    play.until(11.0)
+    play.receives(1, SnapshotFailed(SINK, play.epoch, 1, "grant it"))
+    play.do(DrainAsked(30.0))
+    commands: list[MasterCommand] = []
+    for task in play.plan.tasks:
+        commands = play.quiet(task.id, 1, refused="grant it" if task.id == SINK else "")
+    assert any(isinstance(message, Close) for _, message in messages_in(commands))
+    assert play.master.ending.outcome == Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: task {SINK}: grant it")
+
+
 def test_a_drain_does_not_wait_for_a_right_to_publish_its_last_checkpoint() -> None:
     play = running(plan())
     play.do(DrainAsked(30.0))
