@@ -21,7 +21,7 @@ from topo_cli.options import examples, name_argument, reading_options
 def command(name: str, number: int, component: str | None, traceback: bool, home: Path, as_json: bool) -> None:
     """Show the distinct errors of topology NAME, the latest last: exceptions of user code, and workers that were lost.
 
-    Errors of one kind from one line of code are counted together.
+    Errors of one kind from one line of code are counted together; their last different messages are shown.
     """
     from topo.operate.distinct_errors import distinct
     from topo.operate.topology_index import find_topology
@@ -59,5 +59,7 @@ def _print(found: list[dict[str, Any]], traceback: bool) -> None:
         console.print(
             Text("    " + "  ".join(part for part in (f"in {where}" if where else "", times, place) if part), style="dim")
         )
+        for message in error["others"]:
+            console.print(Text(f"    also: {message}"))
         if traceback and error["traceback"]:
             console.print(Text(error["traceback"].rstrip()))

@@ -143,13 +143,15 @@ class Show:
     """
 
     def __init__(self, screen: Screen, *, prints_to_stdout: bool, log: JsonLog | None = None) -> None:
+        from topo.user_errors import PrintedErrors
+
         self._log = log
         self.last: StatusReport = {}
         self._screen = screen
         self._prints_to_stdout = prints_to_stdout
         self.logs: Path | None = None
         self._logs: LogFiles | None = None
-        self._seen: set[object] = set()
+        self._printed = PrintedErrors()
         self.lost: OSError | None = None
         self._is_running = True
 
@@ -197,11 +199,7 @@ class Show:
         if self._log is not None:
             self._log.error(error)
             return
-        from topo.user_errors import error_key
-
-        key = (error.component, error_key(error.kind, error.file, error.line, error.message))
-        if key not in self._seen:
-            self._seen.add(key)
+        if self._printed.is_new(error.component, error.kind, error.file, error.line, error.message):
             where = error.component or ("the topology" if error.worker is None else f"worker {error.worker}")
             place = f" ({error.file}, line {error.line})" if error.file else ""
             self._screen.report([f"{where}: {error.kind}: {error.message}{place}"], "red")

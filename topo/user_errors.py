@@ -39,10 +39,13 @@ MAX_DISTINCT = 64
 FIRST_INTERVAL_S = 1.0
 LONGEST_INTERVAL_S = 60.0
 MAX_TEXTS = 16
-"""Distinct errors without a line that are remembered; more of one kind count as one."""
+"""Distinct texts of errors from no line of the user's that are remembered; more of one kind count as one."""
 SILENCE_S = 600.0
 """Time without a report after which an error is reported as a new one."""
 _VARYING = re.compile(r"\d+([.,]\d+)*|(?<=restarted )(at once|in [\d.]+ s)")
+_QUOTED_OR_VARYING = re.compile(rf"((?<!\w)'[^'\n]*')|{_VARYING.pattern}")
+MOST_MESSAGES = 10
+"""Different messages of one kind from one line that are shown."""
 
 
 @dataclass(slots=True)
@@ -192,12 +195,32 @@ def kind_and_message(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-_ErrorKey = tuple[str, str, int | str]
-
-
-def error_key(kind: str, file: str, line: int, message: str) -> _ErrorKey:
+def error_key(kind: str, file: str, line: int, message: str) -> tuple[str, str, int | str]:
     """Return what errors that are counted together share: the line, or without one the message apart from its numbers."""
     return kind, file, line or _VARYING.sub("#", message)
+
+
+def message_key(message: str) -> str:
+    """Return what messages share that say the same: all but numbers outside of quoted names, which may be those of files."""
+    return _QUOTED_OR_VARYING.sub(lambda found: found[1] or "#", message)
+
+
+class PrintedErrors:
+    """Which errors were printed: each once, of one kind from one line the first that differ."""
+
+    def __init__(self) -> None:
+        self._messages: dict[object, set[str]] = {}
+
+    def is_new(self, component: str, kind: str, file: str, line: int, message: str) -> bool:
+        """Whether an error is to be printed; it counts as printed then."""
+        printed = self._messages.setdefault((component, error_key(kind, file, line, message)), set())
+        if len(printed) >= MOST_MESSAGES or (text := message_key(message)) in printed:
+            return False
+        printed.add(text)
+        return True
+
+
+_BookKey = tuple[str, str, int, str]
 
 
 @dataclass(slots=True)
@@ -212,6 +235,8 @@ class _Pace:
 class ErrorBook:
     """Errors of one task, alike ones counted together, so that a thousand failures a second fill no disk.
 
+    Alike are those from one line of the user's code. Others differ by their texts: those of a ready-made component have one line.
+
     A new error is reported at once and with its traceback, those like it without, each time after twice the interval. After a
     long silence an error is new again.
     """
@@ -219,15 +244,16 @@ class ErrorBook:
     report: Callable[[CaughtError], None]
     declared: tuple[str, int] | None = None
     """See `place_of`."""
-    _held: dict[_ErrorKey, CaughtError] = field(default_factory=dict)
-    _paces: dict[_ErrorKey, _Pace] = field(default_factory=dict)
+    _held: dict[_BookKey, CaughtError] = field(default_factory=dict)
+    _paces: dict[_BookKey, _Pace] = field(default_factory=dict)
     _others: _Pace = field(default_factory=_Pace)
     """All errors beyond the limit of distinct ones."""
 
     def record(self, error: BaseException, now: float) -> None:
         """Report the error at once when it is new, else with a `flush`."""
         kind, place = type(error).__name__, place_of(error, self.declared)
-        key = (kind, *place) if place[1] else self._key_of(kind, message_of(error), now)
+        is_own = place[1] and place != self.declared
+        key = (kind, *place, "") if is_own else self._key_of((kind, *place), message_of(error), now)
         if key in self._held:
             self._held[key].count += 1
             return
@@ -242,11 +268,11 @@ class ErrorBook:
         else:
             next(iter(self._held.values())).count += 1
 
-    def _key_of(self, kind: str, message: str, now: float) -> _ErrorKey:
-        """Return the key of an error without a line; texts that differ by names, of files say, leave room for others."""
-        key = error_key(kind, "", 0, message)
-        recent = [isinstance(text, str) and now - pace.at < SILENCE_S for (_, _, text), pace in self._paces.items()]
-        return key if key in self._paces or sum(recent) < MAX_TEXTS else (kind, "", 0)
+    def _key_of(self, shared: tuple[str, str, int], message: str, now: float) -> _BookKey:
+        """Return the key of an error from no line of the user's; texts that differ by names, of files, leave room for others."""
+        key = (*shared, message_key(message))
+        recent = [text != "" and now - pace.at < SILENCE_S for (_, _, _, text), pace in self._paces.items()]
+        return key if key in self._paces or sum(recent) < MAX_TEXTS else (*shared, "")
 
     def _has_room(self, now: float) -> bool:
         if len(self._paces) >= MAX_DISTINCT:

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.drive import call
 from topo.operate.distinct_errors import distinct
 from topo.storage.state_folder import StateFolder, append_lines, rotate
+from topo.user_errors import MOST_MESSAGES
 
 
 def row(at_ms: int, kind: str = "ValueError", line: int = 7, message: str = "no", **other: Any) -> dict[str, Any]:
@@ -35,6 +36,18 @@ def test_errors_of_one_line_are_counted_together_and_the_latest_comes_last() -> 
     ]
     assert (found[1]["message"], found[1]["traceback"]) == ("another value", "traceback of 3")
     assert [error["times"] for error in found] == [[(2, 1)], [(1, 3), (3, 4)]]
+
+
+def test_the_last_different_messages_of_a_row_are_kept_and_numbers_outside_of_names_make_no_difference() -> None:
+    texts = ["file '1.json' has 3 rows", "file '2.json' has 3 rows", "file '1.json' has 4 rows"]
+    (found,) = distinct(row(at, message=text) for at, text in enumerate(texts))
+    assert (found["count"], found["message"], found["others"]) == (3, texts[2], [texts[1]])
+
+
+def test_messages_that_differ_each_time_make_one_row_with_a_few_of_them() -> None:
+    (found,) = distinct(row(at, message=f"no '{at:x}'") for at in range(1000))
+    assert (found["count"], len(found["others"])) == (1000, MOST_MESSAGES - 1)
+    assert found["others"][-1] == f"no '{998:x}'"
 
 
 def test_the_times_of_many_errors_are_those_of_the_latest() -> None:
@@ -84,8 +97,16 @@ def test_errors_are_shown_with_count_place_and_on_request_the_traceback(
     out = call(capsys, "errors", with_errors).out
     assert "2x ValueError: no" in out
     assert "in split" in out and "flow.py:7" in out
-    assert "traceback of" not in out
+    assert "traceback of" not in out and "also:" not in out
     assert "traceback of 3" in call(capsys, "errors", with_errors, "--traceback").out
+
+
+def test_messages_that_differ_are_shown_below_the_latest(capsys: pytest.CaptureFixture[str], topo_home: Path) -> None:
+    folder = StateFolder(topo_home).create("flow")
+    rows = [row(at, message=f"file '{at}.json' cannot be read") for at in (1, 2)]
+    append_lines(folder.errors, [json.dumps(entry).encode() for entry in rows])
+    out = call(capsys, "errors", "flow").out
+    assert "2x ValueError: file '2.json' cannot be read" in out and "    also: file '1.json' cannot be read" in out
 
 
 def test_errors_of_the_file_before_are_counted_too(capsys: pytest.CaptureFixture[str], topo_home: Path, with_errors: str) -> None:

@@ -14,9 +14,11 @@ from topo.user_errors import (
     MAX_MESSAGE,
     MAX_TEXTS,
     MAX_TRACEBACK,
+    MOST_MESSAGES,
     SILENCE_S,
     CaughtError,
     ErrorBook,
+    PrintedErrors,
     blame,
     describe,
     kind_and_message,
@@ -243,6 +245,25 @@ def test_errors_without_a_place_that_differ_by_names_leave_room_for_others(repor
     assert sum(report.count for report in reports) == len(ascii_letters) + 1
     book.record(OSError("the server answers"), 20.0 + SILENCE_S)
     assert reports[-1].message == "the server answers"
+
+
+def test_errors_of_a_ready_made_component_differ_by_the_names_in_their_texts(reports: Reports) -> None:
+    book = ErrorBook(reports.append, ("flow.py", 4))
+    for text in ("file '1.json' is damaged at 3", "file '2.json' is damaged at 3", "file '1.json' is damaged at 7"):
+        book.record(OSError(text), 10.0)
+    assert [(report.message[:13], report.line) for report in reports] == [("file '1.json'", 4), ("file '2.json'", 4)]
+    for number in range(1000):
+        book.record(OSError(f"file '{number}.json' is damaged"), 10.0)
+    assert len(reports) == MAX_TEXTS + 1
+    book.flush(20.0)
+    assert sum(report.count for report in reports) == 1003 and len(reports) < 40
+
+
+def test_of_the_errors_of_a_line_the_first_that_differ_are_printed() -> None:
+    printed = PrintedErrors()
+    texts = [f"file '{number // 2}.json'" for number in range(1000)]
+    shown = [text for text in texts if printed.is_new("files", "OSError", "flow.py", 4, text)]
+    assert shown == [f"file '{number}.json'" for number in range(MOST_MESSAGES)]
 
 
 def test_places_that_have_been_silent_make_room_for_others(reports: Reports) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from topo.api.topology import Topology, TopologySource
 from topo.errors import NotFoundError, TopoError, UserError
-from topo.user_errors import error_key
+from topo.user_errors import PrintedErrors
 
 if TYPE_CHECKING:
     from topo.launch.request import RunRequest
@@ -174,7 +174,7 @@ class _Console:
 
     def __init__(self) -> None:
         self._logs: LogFiles | None = None
-        self._seen: set[object] = set()
+        self._printed = PrintedErrors()
 
     def started(self, folder: TopologyFolder, _start: Start) -> None:
         from topo.operate.log_files import LogFiles
@@ -186,9 +186,7 @@ class _Console:
         self._print()
 
     def incident(self, error: RecordError) -> None:
-        key = (error.component, error_key(error.kind, error.file, error.line, error.message))
-        if key not in self._seen:
-            self._seen.add(key)
+        if self._printed.is_new(error.component, error.kind, error.file, error.line, error.message):
             place = f" ({error.file}, line {error.line})" if error.file else ""
             print(f"{error.component}: {error.kind}: {error.message}{place}", file=sys.stderr)
 

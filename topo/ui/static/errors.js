@@ -22,7 +22,7 @@ export function steps(times) {
 
 export function ErrorCards({ name, rows }) {
   return rows.map((row) => html`<article class="card error" key=${`${row.component} ${row.kind} ${row.file} ${row.line} ${row.message}`}><h3><span class="kind">${row.kind}</span> ${row.times.length > 1 ? html`<${Spark} values=${steps(row.times)} label="occurrences from the first to the last" />` : null}<span class="count" title="times">×${count(row.count)}</span></h3>
-    <p class="message">${row.message}</p>
+    <p class="message">${row.message}</p>${row.others.map((text) => html`<p class="quiet">also: ${text}</p>`)}
     <p class="quiet">${row.component ? html`in <${Link} to=${path(name, "c", row.component)}>${row.component}<//>` : "of the topology"}${row.tasks.length ? ` (task ${row.tasks.join(", ")})` : ""}${row.file ? html`, <code title=${row.file}>${tail(row.file)}:${row.line}</code>` : ""} · first ${time(row.first_ms)}, last ${time(row.last_ms)}${" · "}<${Link} to=${`${path(name, "logs")}?level=warning${row.component ? `&component=${encodeURIComponent(row.component)}` : ""}&at=${new Date(row.last_ms - 500).toISOString()}`}>logs of that time<//></p>
     ${row.traceback ? html`<details><summary>Traceback of the last</summary><pre>${row.traceback}</pre></details>` : null}</article>`);
 }
@@ -30,7 +30,7 @@ export function ErrorCards({ name, rows }) {
 function Errors({ name }) {
   const { data, error } = useLoad(where(name, "errors"), 5), { query } = useStore("place").place;
   const all = [...(data?.errors || [])].reverse(), wanted = (query.text || "").toLowerCase();
-  const rows = all.filter((row) => (!query.component || row.component === query.component) && `${row.kind} ${row.message} ${row.file}`.toLowerCase().includes(wanted));
+  const rows = all.filter((row) => (!query.component || row.component === query.component) && `${row.kind} ${row.message} ${row.others.join(" ")} ${row.file}`.toLowerCase().includes(wanted));
   return html`<div class="title"><h2>Errors</h2><span class="row"><${Choice} name="component" label="Component" options=${[["", "all"], ...new Set(all.map((row) => row.component).filter(Boolean))]} /><${Field} name="text" label="Text" placeholder="kind, message or file" /></span></div><${Problem} text=${error} />
     ${data && !rows.length ? html`<p class="empty">${all.length ? "No error is like that." : "No errors."}</p>` : html`<${ErrorCards} name=${name} rows=${rows} />`}<${Command}>topo errors ${name} --traceback<//>`;
 }
