@@ -73,7 +73,7 @@ def test_rows_wait_while_the_store_does_not_answer(server: Server, bucket: str, 
     task.write(1, 2)
     server.freeze()
     try:
-        with pytest.raises(OSError):
+        with pytest.raises(TopoEnvironmentError, match=f"cannot write to s3://{bucket}/out: "):
             task.snapshot(1)
     finally:
         server.thaw()

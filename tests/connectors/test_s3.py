@@ -12,11 +12,16 @@ from typing import Any
 import pytest
 
 from tests.connectors.s3_store import server
+from tests.connectors.sink_tasks import ReportingTask
 from tests.contract import test_part_files
 from tests.contract.two_phase_sinks import IN_A_STORE, KindContract, SinkKind, SinkTask
+from tests.servers import s3
 from tests.servers.server import Server
+from tests.unit.connectors.drive import TICK, tracked
 from tests.unit.storage import test_checkpoint_store
 from topo import FilesSink, FilesSpout
+from topo.emission.collectors import TupleState
+from topo.errors import TopoEnvironmentError
 from topo.storage.checkpoint_store import open_store
 from topo.storage.files import open_files
 from topo.testing.partition_harness import PartitionHarness
@@ -86,13 +91,31 @@ def test_rows_wait_while_the_store_takes_nothing(kind: SinkKind, server: Server,
     task = SinkTask(kind, tmp_path)
     task.write(1, 2)
     store(server).rmdir(bucket)
-    with pytest.raises(FileNotFoundError, match="bucket"):
+    with pytest.raises(TopoEnvironmentError, match=f"cannot write to s3://{bucket}/.*: The specified bucket does not exist"):
         task.snapshot(1)
     store(server).mkdir(bucket)
     task.write(3)
     task.snapshot(2)
     task.output.complete(2)
     assert kind.rows(tmp_path) == [1, 2, 3] and kind.staged(tmp_path) == []
+
+
+def test_without_checkpoints_no_tuple_fails_while_the_store_is_away(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = s3.start(tmp_path)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    settings = {**options(own), "config_kwargs": {"retries": {"max_attempts": 1}}}
+    store(own).mkdir(bucket)
+    task = ReportingTask(FilesSink(f"s3://{bucket}/out", storage_options=settings), "at_least_once")
+    rows = [tracked(n=n) for n in range(3)]
+    for row in rows:
+        task.sink.execute(row)
+    own.kill()
+    task.sink.execute(TICK)
+    (text,) = task.texts()
+    assert f"cannot write to s3://{bucket}/out: Could not connect" in text
+    assert [row.state for row in rows] == [TupleState.OPEN] * 3
 
 
 # -- FilesSpout --------------------------------------------------------------------------------------------------------------

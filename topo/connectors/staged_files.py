@@ -7,8 +7,8 @@ transaction; what its sink publishes is then a matter of names. `StagingPlace` h
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -17,6 +17,7 @@ from topo.connectors.file_folders import shown_url
 from topo.connectors.row_formats import FileEncoder, RowFormat
 from topo.connectors.spilling import Spilling
 from topo.connectors.staging_places import StagedFile, StagedNames, StagingPlace
+from topo.errors import SinkBlockedError, TopoEnvironmentError, TopoError
 
 _SPILL_ROWS = 10_000
 """Rows of a transaction that wait in memory before they are encoded and go to their files."""
@@ -37,6 +38,17 @@ class SealedFile(NamedTuple, Generic[Group]):
     rows: int
 
 
+@contextmanager
+def _writing(target: str) -> Iterator[None]:
+    """Have an error of a disk, or of a store, whose clients have classes of their own, leave the block with the target."""
+    try:
+        yield
+    except (TopoError, MemoryError):
+        raise
+    except Exception as error:
+        raise TopoEnvironmentError(f"cannot write to {target}: {str(error) or type(error).__name__}") from error
+
+
 class _UnfinishedFile(Generic[Group]):
     """A file that takes rows: in memory at first, then encoded, then under its hidden name.
 
@@ -45,11 +57,12 @@ class _UnfinishedFile(Generic[Group]):
         waiting: those of them in memory.
     """
 
-    def __init__(self, name: str, group: Group, file: StagedFile, format: RowFormat) -> None:
+    def __init__(self, name: str, group: Group, file: StagedFile, format: RowFormat, target: str) -> None:
         self.name = name
         self.group = group
         self.count = self._bytes = 0
         self._file = file
+        self._target = target
         self._format = format
         self._encoder: FileEncoder | None = None
         """Made for the first rows that leave memory: that of parquet is large."""
@@ -79,7 +92,8 @@ class _UnfinishedFile(Generic[Group]):
             self._rows = []
             self._bytes = 0
         if self._encoded:
-            self._file.append(self._encoded)
+            with _writing(self._target):
+                self._file.append(self._encoded)
             self._encoded = b""
 
     def seal(self) -> None:
@@ -89,7 +103,8 @@ class _UnfinishedFile(Generic[Group]):
             self._encoded = self._encoding().end()
             self._has_ended = True
             self.spill()
-        self._file.seal()
+        with _writing(self._target):
+            self._file.seal()
 
     def _encoding(self) -> FileEncoder:
         if self._encoder is None:
@@ -128,8 +143,10 @@ class StagedFiles(Generic[Group]):
         self._place = place
         self._roll_rows, self._roll_size = roll_rows, roll_size
         self._names = StagedNames(context)
-        self._is_new = place.make()
-        self._spilling = Spilling(shown_url(url), _SPILL_ROWS, report)
+        self._target = shown_url(url)
+        with _writing(self._target):
+            self._is_new = place.make()
+        self._spilling = Spilling(self._target, _SPILL_ROWS, report)
         self._unpublished: set[str] = set()
         """Names of durable files of this process that were not published."""
         self._rows_counter, self._bytes_counter, self._files_counter = map(context.metrics.counter, ("rows", "bytes", "files"))
@@ -159,7 +176,7 @@ class StagedFiles(Generic[Group]):
         file = self._growing.get(group)
         if file is None:
             name = self._names.draw(self._format.suffix)
-            file = self._growing[group] = _UnfinishedFile(name, group, self._place.create(name), self._format)
+            file = self._growing[group] = _UnfinishedFile(name, group, self._place.create(name), self._format, self._target)
         size = self._format.size(row)
         file.add(row, size)
         self._rows_in_memory += 1
@@ -176,8 +193,10 @@ class StagedFiles(Generic[Group]):
         try:
             for file in [*self._growing.values(), *self._closing]:
                 file.spill()
-        except OSError as error:
-            self._spilling.refused(error, self._rows_in_memory)
+        except SinkBlockedError:
+            raise
+        except TopoEnvironmentError as error:
+            self._spilling.refused(error.__cause__ or error, self._rows_in_memory)
             # The next attempt comes with more rows.
             self._bytes_in_memory = 0
         else:
@@ -210,7 +229,8 @@ class StagedFiles(Generic[Group]):
         self._growing = {}
         self._seal()
         if self._sealed:
-            self._place.keep_names()
+            with _writing(self._target):
+                self._place.keep_names()
         return list(self._sealed)
 
     def is_missed(self, name: str) -> bool:
@@ -234,7 +254,8 @@ class StagedFiles(Generic[Group]):
         Returns:
             False when it has neither name.
         """
-        is_there = self._place.publish(name, folder)
+        with _writing(self._target):
+            is_there = self._place.publish(name, folder)
         self._unpublished.discard(name)
         return is_there
 

@@ -117,7 +117,12 @@ class _LocalStagedFile:
 
     def append(self, data: bytes) -> None:
         if self._file is None:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            try:
+                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            except FileNotFoundError as error:
+                raise FileNotFoundError(
+                    f"folder {str(self._path.parent)!r} was there and is gone; put it back, or mount its disk again"
+                ) from error
         write_at(self._file, data, self.size)
         self.size += len(data)
 

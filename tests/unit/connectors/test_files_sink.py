@@ -20,7 +20,7 @@ from tests.unit.connectors.drive import TICK, tracked
 from topo import FilesSink, TaskContext, TopologyConfig
 from topo.checkpoint.staged_output import StagedOutput
 from topo.connectors.file_folders import shown_url
-from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, UserError
+from topo.errors import ConfigError, SinkBlockedError, StagedRowsLostError, TopoEnvironmentError, UserError
 from topo.testing import run_bolt
 
 
@@ -220,7 +220,7 @@ def test_rows_wait_while_nothing_can_be_written(tmp_path: Path, monkeypatch: pyt
     with full_disk():
         for n in range(7):
             sink.write(tracked(n=n))
-        with pytest.raises(OSError, match="File too large"):
+        with pytest.raises(TopoEnvironmentError, match=f"cannot write to {tmp_path}: .*File too large"):
             sink.pre_commit()
     sink.write(tracked(n=7))
     sink.commit(sink.pre_commit())
@@ -228,6 +228,20 @@ def test_rows_wait_while_nothing_can_be_written(tmp_path: Path, monkeypatch: pyt
     assert "rows wait in memory" in str(error)
     numbers = [json.loads(line)["n"] for file in visible(tmp_path) for line in file.read_text().splitlines()]
     assert sorted(numbers) == list(range(8))
+
+
+def test_a_folder_that_was_moved_away_is_named_and_rows_wait_until_it_is_back(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    sink = FilesSink(folder)
+    started(sink)
+    sink.begin()
+    sink.write(tracked(n=1))
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(TopoEnvironmentError, match=f"cannot write to {folder}: folder .*was there and is gone; put it back"):
+        sink.pre_commit()
+    (tmp_path / "elsewhere").rename(folder)
+    sink.commit(sink.pre_commit())
+    assert [file.read_text() for file in visible(folder)] == ['{"n":1}\n']
 
 
 def test_a_file_whose_sync_has_failed_is_never_taken_for_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
