@@ -196,7 +196,8 @@ class StagedFiles(Generic[Group]):
         except SinkBlockedError:
             raise
         except TopoEnvironmentError as error:
-            self._spilling.refused(error.__cause__ or error, self._rows_in_memory)
+            cause = error.__cause__
+            self._spilling.refused(cause if isinstance(cause, Exception) else error, self._rows_in_memory)
             # The next attempt comes with more rows.
             self._bytes_in_memory = 0
         else:

@@ -11,7 +11,7 @@ from topo.api.context import TaskContext
 from topo.connectors.server_link import ServerLink
 from topo.connectors.staged_count import StagedCount
 from topo.connectors.staged_files import SealedFile, StagedFiles
-from topo.errors import StagedRowsLostError, TopoEnvironmentError
+from topo.errors import ConfigError, StagedRowsLostError, TopoEnvironmentError
 
 NO_NUMBER = 0
 """The marker of a writer that has added nothing."""
@@ -88,6 +88,8 @@ class TablePublisher:
         """Further transactions are of this process."""
         self._unsure: set[str] = set()
         """First files of commits that ended with an error: the table may have them."""
+        self._is_refused = False
+        """The table has another schema than staged files; each further transaction would only add to them."""
         self._clock, self._progress = context.clock, context.progress
         self._staged_count = StagedCount(context.metrics)
         self._commit_ms = context.metrics.histogram("commit_ms")
@@ -101,6 +103,12 @@ class TablePublisher:
         self._staged_count.set(self._number, sum(file.rows for file in files))
         return [self._writer, self._number, [[file.name, list(file.group), file.bytes, file.rows] for file in files]]
 
+    def check(self) -> None:
+        """Look at a table again that has refused staged files. Raises ConfigError."""
+        if self._is_refused and self._is_staged:
+            self._link.ask(self._log.refresh)
+            self._is_refused = False
+
     def commit(self, token: Any) -> None:
         """Give the files their own names, and add them to the table at once, with the marker."""
         writer, number, listed = token
@@ -108,8 +116,9 @@ class TablePublisher:
         began = self._clock()
         try:
             self._link.ask(self._commit, writer, number, files)
-        except Exception:
+        except Exception as error:
             self._unsure.add(files[0].name)
+            self._is_refused = isinstance(error, ConfigError)
             raise
         self._unsure.discard(files[0].name)
         self._commit_ms.record((self._clock() - began) * 1000)

@@ -59,6 +59,7 @@ class TableSink(TwoPhaseSink):
         if compression not in (None, "gzip", "snappy", "zstd", "none"):
             raise ConfigError(f"compression={compression!r} must be None, 'snappy', 'zstd', 'gzip' or 'none'")
         self._compression: Any = compression
+        self._is_declared = schema is not None
         self._roll_rows, self._roll_size = roll_rows, parse_size(roll_size)
         if self._roll_size < 1:
             raise ConfigError(f"roll_size={roll_size!r} must be at least one byte")
@@ -71,6 +72,7 @@ class TableSink(TwoPhaseSink):
         place: StagingPlace,
         columns: pa.Schema,
         partitions: PartitionOf,
+        in_log: Sequence[str] = (),
     ) -> None:
         """Take the open table.
 
@@ -80,6 +82,7 @@ class TableSink(TwoPhaseSink):
             place: where files are staged.
             columns: of the files.
             partitions: of the table.
+            in_log: further columns, by which it is partitioned.
         """
         self.max_batch = batch_within_pending(context, self.max_batch, "roll_rows")
         report = self._collector.report_error
@@ -87,6 +90,9 @@ class TableSink(TwoPhaseSink):
         self._files: StagedFiles[tuple[Any, ...]] = StagedFiles(
             context, url, place, self._format, roll_rows=self._roll_rows, roll_size=self._roll_size, report=report
         )
+        self._names = {*columns.names, *in_log}
+        self._may_lack = {} if self._is_declared else {field.name: None for field in columns if field.nullable}
+        """Columns that may be null. Somebody may have added them while the topology ran: from then on it lacks them."""
         self._publisher = TablePublisher(context, log, self._files, report, is_staged=self._is_staged)
         self._rejected = context.metrics.counter("rejected_rows")
 
@@ -101,6 +107,8 @@ class TableSink(TwoPhaseSink):
     def write(self, tup: Tuple) -> None:
         """Add a row. Raises UserError for a tuple that the table does not take, and SinkBlockedError."""
         record = tup.as_dict()
+        if self._may_lack and record.keys() < self._names:
+            record = self._may_lack | record
         try:
             partition = self._partitions.of(record, tup.component)
             row = self._format.row(record, tup.component)
@@ -110,7 +118,12 @@ class TableSink(TwoPhaseSink):
         self._files.add(partition, row)
 
     def pre_commit(self) -> Any:
-        """Make the files durable under their hidden names. The token: writer, number, and of each file all that the log needs."""
+        """Make the files durable under their hidden names. The token: writer, number, and of each file all that the log needs.
+
+        Raises:
+            ConfigError: the table has refused staged files, and still would: checkpoints fail until it takes them.
+        """
+        self._publisher.check()
         return self._publisher.token(self._files.seal())
 
     def commit(self, token: Any) -> None:

@@ -69,7 +69,7 @@ def test_the_schema_of_a_table_is_taken_where_none_is_given(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"schema": {"n": "bigint"}}, "has the columns n int64, shop string, and DeltaSink is given n int64"),
+        ({"schema": {**SCHEMA, "more": "int"}}, "given n int64, shop string, more int32"),
         ({"schema": {**SCHEMA, "n": "int"}}, "given n int32"),
         ({"schema": SCHEMA, "partition_by": "shop"}, "partitioned by nothing, and DeltaSink is given .'shop',."),
     ],
@@ -130,6 +130,29 @@ def test_other_writers_are_no_obstacle_but_another_schema_is(tmp_path: Path) -> 
     task.write(2)
     with pytest.raises(ConfigError, match=r"given another schema while the topology ran \('n'\)"):
         checkpoint(task, 2)
+    task.write(3)
+    with pytest.raises(ConfigError, match=r"given another schema while the topology ran \('n'\)"):
+        task.snapshot(3)
+    assert len(list((tmp_path / ".staged").iterdir())) == 1, "no file is staged that the table would not take"
+    deltalake.write_deltalake(tmp_path, pa.table({"n": [11]}), mode="overwrite", schema_mode="overwrite")
+    checkpoint(task, 4)
+    assert sorted(row["n"] for row in rows(tmp_path)) == [2, 3, 11]
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, None])
+def test_a_column_that_was_added_and_may_be_null_is_no_obstacle_to_a_restart(tmp_path: Path, schema: Any) -> None:
+    import pyarrow as pa
+
+    ReportingTask(DeltaSink(tmp_path, schema=SCHEMA))
+    more = {"n": [0], "shop": ["south"], "more": [1]}
+    deltalake.write_deltalake(tmp_path, pa.table(more), mode="append", schema_mode="merge")
+    task = ReportingTask(DeltaSink(tmp_path, schema=schema))
+    task.sink.execute(tracked(n=1, shop="north"))
+    checkpoint(task, 1)
+    assert {"n": 1, "shop": "north", "more": None} in rows(tmp_path)
+    if schema is None:
+        with pytest.raises(UserError, match="no field 'shop'"):
+            task.sink.execute(tracked(n=2, store="north"))
 
 
 def test_rows_that_were_staged_for_another_schema_make_no_table_unreadable(tmp_path: Path) -> None:

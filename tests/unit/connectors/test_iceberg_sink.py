@@ -194,7 +194,7 @@ def test_large_texts_and_bytes_are_texts_and_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"schema": {"n": "bigint"}}, "has the columns n int64, shop string, and IcebergSink is given n int64"),
+        ({"schema": {**SCHEMA, "more": "int"}}, "given n int64, shop string, more int32"),
         ({"schema": {**SCHEMA, "n": "int"}}, "given n int32"),
         ({"schema": SCHEMA, "partition_by": "shop"}, "partitioned by nothing, and IcebergSink is given .'shop',."),
     ],
@@ -272,6 +272,25 @@ def test_other_writers_are_no_obstacle_but_another_schema_is(tmp_path: Path) -> 
     task.write(3)
     with pytest.raises(ConfigError, match=r"given another schema while the topology ran \('n'\)"):
         checkpoint(task, 3)
+    task.write(4)
+    with pytest.raises(ConfigError, match=r"given another schema while the topology ran \('n'\)"):
+        task.snapshot(4)
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, None])
+def test_a_column_that_was_added_and_may_be_null_is_no_obstacle_to_a_restart(tmp_path: Path, schema: Any) -> None:
+    from pyiceberg.types import LongType
+
+    ReportingTask(sink(tmp_path, schema=SCHEMA))
+    with table(tmp_path).update_schema() as change:
+        change.add_column("more", LongType())
+    task = ReportingTask(sink(tmp_path, schema=schema))
+    task.sink.execute(tracked(n=1, shop="north"))
+    checkpoint(task, 1)
+    assert iceberg_rows(tmp_path) == [{"n": 1, "shop": "north", "more": None}]
+    if schema is None:
+        with pytest.raises(UserError, match="no field 'shop'"):
+            task.sink.execute(tracked(n=2, store="north"))
 
 
 def test_a_commit_that_met_another_one_is_tried_again(tmp_path: Path) -> None:

@@ -83,6 +83,8 @@ class DeltaLog:
         found = self._schema()
         if declared is not None:
             _check_declared(str(self), declared, found)
+            # Columns that were added since the table was made are null in its files.
+            found = found._replace(columns=pa.schema([field for field in found.columns if field.name in declared.columns.names]))
         self._target = found
         self.sync()
         return found
@@ -288,8 +290,10 @@ def _has(columns: pa.Schema, field: pa.Field) -> bool:
 
 
 def _check_declared(table: str, declared: TargetSchema, found: TargetSchema) -> None:
-    """Check a table against a declaration. Raises ConfigError."""
-    if _types(declared) != _types(found):
+    """Check a table against a declaration: it may have further columns, if they may be null. Raises ConfigError."""
+    names = declared.columns.names
+    needed = [field for field in found.columns if field.name in names or not field.nullable]
+    if _types(declared) != {field.name: field.type for field in needed}:
         raise ConfigError(
             f"{table} has the columns {_text(found)}, and DeltaSink is given {_text(declared)}: write to another table, give the "
             "schema that it has, or leave schema= out"

@@ -106,4 +106,6 @@ class DeltaSink(TableSink):
         check_batch_age(context, "DeltaSink", "roll_interval")
         self._log: DeltaLog = DeltaLog(self._url, self._options)
         target = self._log.open(self._declared)
-        self.start(context, self._log, self._url, self._log.place(), target.in_files, PartitionValues(target))
+        self.start(
+            context, self._log, self._url, self._log.place(), target.in_files, PartitionValues(target), target.partition_by
+        )

@@ -83,6 +83,8 @@ class IcebergTable:
         self.location = str(place).rstrip("/")
         if declared is not None:
             self._check_declared(declared, partition_by)
+            # Columns that were added since the table was made are null in its files.
+            self._columns = pa.schema([field for field in self._columns if field.name in declared.names])
         return self._columns, Partitions(self._table, self._columns)
 
     def _catalog(self) -> Any:
@@ -122,7 +124,8 @@ class IcebergTable:
 
     def _check_declared(self, declared: pa.Schema, partition_by: Sequence[str]) -> None:
         types, found = ({field.name: field.type for field in schema} for schema in (declared, self._columns))
-        if types != found:
+        needed = [field.name for field in self._columns if field.name in types or not field.nullable]
+        if types != {name: found[name] for name in needed}:
             raise ConfigError(
                 f"{self} has the columns {_text(found)}, and IcebergSink is given {_text(types)}: write to another table, "
                 "give the schema that it has, or leave schema= out"
