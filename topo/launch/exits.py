@@ -80,6 +80,16 @@ def tail_of(path: Path, begin: int = 0) -> str:
         return ""
 
 
+def why_wordless(output: Path) -> str:
+    """Say why a process that has failed has left no words in its output, if no process can write there; else ""."""
+    try:
+        with output.open("ab") as file:
+            file.write(b"\n")
+    except OSError as error:
+        return f"no last words, since nothing can be written to {output}: {error.strerror}"
+    return ""
+
+
 def count_oom_kills() -> int:
     """How often the kernel has killed a process for want of memory: in this control group, or else on the machine."""
     try:

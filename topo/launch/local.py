@@ -12,7 +12,7 @@ from pathlib import Path
 
 from topo.errors import TopoEnvironmentError
 from topo.ids import Incarnation, WorkerId
-from topo.launch.exits import NO_PROCESS, bound_output, count_oom_kills, describe_exit, tail_of
+from topo.launch.exits import NO_PROCESS, bound_output, count_oom_kills, describe_exit, tail_of, why_wordless
 from topo.launch.spares import EarlySpares, Spares, WorkerProcess
 from topo.launch.worker_command import WORKER_COMMAND, worker_environment
 from topo.master.links import WorkerEnd
@@ -138,7 +138,10 @@ class LocalLauncher:
 
     def _describe(self, child: _Child) -> str:
         oom_killed = count_oom_kills() > child.oom_kills
-        return describe_exit(child.process.returncode, tail_of(child.output, child.output_begin), oom_killed)
+        words = tail_of(child.output, child.output_begin)
+        if child.process.returncode > 0 and not words.strip():
+            words = why_wordless(child.output)
+        return describe_exit(child.process.returncode, words, oom_killed)
 
 
 def _watch(pid: int) -> int | None:

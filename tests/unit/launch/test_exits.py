@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from topo.launch.exits import count_oom_kills, describe_exit, tail_of
+from tests.full_disk import full_disk
+from topo.launch.exits import count_oom_kills, describe_exit, tail_of, why_wordless
 
 FAULT = f"""Fatal Python error: Segmentation fault
 
@@ -80,3 +81,11 @@ def test_the_tail_of_a_file_begins_where_its_process_did(tmp_path: Path) -> None
 
 def test_oom_kills_are_counted_or_none() -> None:
     assert count_oom_kills() >= 0
+
+
+def test_a_failure_without_words_on_a_full_disk_names_the_disk(tmp_path: Path) -> None:
+    output = tmp_path / "worker-1.out"
+    with full_disk():
+        words = why_wordless(output)
+    assert describe_exit(6, words) == f"exit code 6: no last words, since nothing can be written to {output}: File too large"
+    assert why_wordless(output) == ""
