@@ -103,6 +103,8 @@ class LocalFolder:
         self._root = root
         self._settle_s = settle_s
         self._ahead: dict[str, tuple[int, float]] = {}
+        self._settled: dict[str, int] = {}
+        """Times of the files of the last listing: they stay settled when the clock is set back, or has come to their times."""
         self._was_there = False
         self.unsettled: list[str] = []
 
@@ -110,9 +112,11 @@ class LocalFolder:
         self.unsettled.clear()
         settle_s, now_ns, now = self._settle_s or 0.0, time.time_ns(), time.monotonic()
         # Of files whose time lies ahead, as after a correction of the clock: since when they have it.
-        before, self._ahead = self._ahead, {}
+        before, self._ahead, settled = self._ahead, {}, dict[str, int]()
 
         def is_settled(name: str, modified_ns: int) -> bool:
+            if self._settled.get(name) == modified_ns:
+                return True
             if settle_s and modified_ns > now_ns:
                 known, since = before.get(name, (0, 0.0))
                 since = since if known == modified_ns else now
@@ -139,9 +143,12 @@ class LocalFolder:
                     if not S_ISREG(found.st_mode):
                         continue
                     if is_settled(relative, found.st_mtime_ns):
+                        if settle_s:
+                            settled[relative] = found.st_mtime_ns
                         yield FoundFile(relative, _identity_of(found), found.st_mtime, found.st_size)
                     else:
                         self.unsettled.append(relative)
+        self._settled = settled
 
     def _cannot_list(self, error: OSError) -> None:
         if isinstance(error, NotADirectoryError) and error.filename == os.fspath(self._root):

@@ -203,9 +203,9 @@ def test_a_clock_that_is_set_back_repeats_no_file(tmp_path: Path, monkeypatch: p
     ticks = count(10, 10)
     clocks = SimpleNamespace(time_ns=lambda: 1100 * 10**9, time=lambda: 1100.0, monotonic=lambda: float(next(ticks)))
     monkeypatch.setattr("topo.connectors.file_folders.time", clocks)
-    harness = PartitionHarness(lambda: FilesSpout(tmp_path))
+    harness = PartitionHarness(lambda: FilesSpout(tmp_path, settle="25s"))
     harness.turns()
-    for now_s in (500, 500, 500, 1100):
+    for now_s in (500, 500, 500, 500, 999, 1001, 1010, 1100):
         clocks.time_ns = lambda now_s=now_s: now_s * 10**9
         harness.discover()
     assert harness.read == {"a": ["1"]} and harness.errors == []
