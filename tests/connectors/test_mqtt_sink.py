@@ -24,13 +24,14 @@ __all__ = ["broker"]
 class SinkTask:
     """A task with a sink whose tuples the test sees."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, delivery: Any = "auto", **options: Any) -> None:
         self.acked: list[int] = []
         self.failed: list[int] = []
         self.errors: list[str] = []
         self.mailbox = TaskMailbox()
         executor = MailboxExecutor(self.mailbox)
-        context = TaskContext("topology", "out", 1, config=TopologyConfig(), executor=executor)
+        config = TopologyConfig(delivery=delivery)
+        context = TaskContext("topology", "out", 1, config=config, executor=executor)
         self.sink = MqttSink(url, "out/a", value="n", value_serializer="json", **options)
         self.sink.prepare(context, self)  # type: ignore[arg-type]
         self.turn: Callable[[], object] = executor.try_yield
@@ -72,7 +73,7 @@ def test_numbers_that_come_again_ack_no_other_message(broker: mosquitto.Mosquitt
         task.execute(4)
     task.execute(5)
     task.execute(6)
-    with pytest.raises(TopoEnvironmentError, match="4 rows wait"):
+    with pytest.raises(TopoEnvironmentError, match=r"4 rows wait for .*, and this one fails"):
         task.execute(7)
     broker.start_again()
     task.until(lambda: task.acked == [5, 6])
@@ -117,3 +118,19 @@ def test_a_message_above_a_limit_that_the_broker_does_not_state_fails_alone(tmp_
     finally:
         task.sink.cleanup()
         broker.kill()
+
+
+@pytest.mark.parametrize("delivery", ["at_most_once", "at_least_once"])
+def test_rows_without_a_replay_are_counted_when_they_are_lost_at_the_end(
+    broker: mosquitto.Mosquitto, caplog: pytest.LogCaptureFixture, delivery: str
+) -> None:
+    task = SinkTask(broker.address, delivery)
+    task.execute(1)
+    task.until(lambda: task.acked)
+    broker.kill()
+    for n in (2, 3):
+        task.execute(n)
+    task.sink.cleanup()
+    lost = [record.getMessage() for record in caplog.records if "are lost" in record.getMessage()]
+    text = f"2 rows still waited for {broker.address}, and are lost: delivery is at_most_once"
+    assert lost == ([text] if delivery == "at_most_once" else [])

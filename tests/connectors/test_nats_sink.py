@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.unit.connectors.drive import TICK, tracked
 from topo import ConfigError, NatsSink, UnsupportedValueError, UserError
 from topo.connectors import staged_rows
 from topo.connectors.nats import outgoing
+from topo.connectors.nats.connection import NatsConnection, NatsServers
 from topo.errors import TopoEnvironmentError
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("nats")]
@@ -395,3 +398,15 @@ def test_a_wrong_password_is_an_error_of_open_which_does_not_show_it(locked_nats
 def test_a_server_that_is_not_there_is_named(nats_server: NatsProcess) -> None:
     with pytest.raises(TopoEnvironmentError, match="is not reached"):
         ReportingTask(NatsSink("nats://topo:planted-password@127.0.0.1:1", "out", stream="OUT", timeout="500ms"))
+
+
+def test_a_server_that_does_not_answer_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        servers = NatsServers("NatsSink", f"nats://{address}", "200ms", {})
+        with closing(NatsConnection(servers)) as connection, pytest.raises(TimeoutError, match=f"{address} has taken no connect"):
+            connection.run(never)
+
+
+async def never(_client: Any, _jetstream: Any) -> None:
+    raise AssertionError("there is no connection")

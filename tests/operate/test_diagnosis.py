@@ -87,6 +87,17 @@ def test_trouble_is_named_with_its_figures_and_a_command(
     assert [problem for command in found.commands if (problem := problem_of(command))] == []
 
 
+def test_a_sink_that_holds_its_inputs_may_wait_for_its_target(healthy: dict[str, Any]) -> None:
+    overview = copy.deepcopy(healthy) | {"delivery": "at_least_once"}
+    grows("numbers", "timed_out")(overview)
+    row(overview, "store")["counters"] |= {"executed": 80, "acked": 10, "failed": 0}
+    for component in ("parse",):
+        row(overview, component)["counters"] |= {"executed": 0, "acked": 0, "failed": 0}
+    (found,) = diagnose(overview)
+    assert "store has 70 inputs that it has not acked; it waits for its target, or forgets to ack them" in found.sentence
+    assert found.commands == (f"topo errors {overview['topology']} --component store",)
+
+
 def test_a_young_topology_is_not_judged_by_its_start(healthy: dict[str, Any]) -> None:
     overview = copy.deepcopy(healthy)
     overview["uptime_s"] = 3.0

@@ -126,15 +126,18 @@ def timeouts(view: View) -> Iterator[FindingRow]:
         holder = view.holder()
         held = 0 if holder is None else unacked(holder)
         component = holder["component"] if holder is not None and held else spout["component"]
-        where = f"; {component} has {count(held)} inputs that it has not acked" if held else ""
+        where = f"{component} has {count(held)} inputs that it has not acked; " if held else ""
         is_late = "late_acks" in growing
-        cause = "their acks come later, so they are processed twice" if is_late else "a bolt forgets to ack them"
+        forgotten = "it waits for its target, or forgets to ack them" if held else "a bolt forgets to ack them"
+        cause = "their acks come later, so they are processed twice" if is_late else forgotten
+        fix = "if its errors name a server, a disk or a table, mend that; else ack every input" if held else "ack every input"
+        at_fault = f"topo errors {view.name} --component {component}" if held else f"topo dead-letters {view.name}"
         longer = int(4 * (spout["message_timeout_s"] or 30))
-        commands = _with_setting(view, f"message_timeout={longer}s") if is_late else (f"topo dead-letters {view.name}",)
+        commands = _with_setting(view, f"message_timeout={longer}s") if is_late else (at_fault,)
         yield FindingRow(
             component,
-            f"{count(60 * timed_out)} messages of {spout['component']} a minute get no ack within {limit}: {cause}{where}",
-            "a longer message_timeout, or collector.reset_timeout while a call lasts" if is_late else "ack every input",
+            f"{count(60 * timed_out)} messages of {spout['component']} a minute get no ack within {limit}: {where}{cause}",
+            "a longer message_timeout, or collector.reset_timeout while a call lasts" if is_late else fix,
             commands,
             {"timed_out_per_s": timed_out, "late_acks_per_s": growing.get("late_acks", 0.0), "held": held},
         )

@@ -83,7 +83,8 @@ class MqttSink(Bolt, WithRequiredFields):
         """Connect soon."""
         from topo.connectors.mqtt.session import MqttSession
 
-        self._collector = collector
+        self._collector, self._log = collector, context.logger
+        self._loses_waiting = context.config.delivery == "at_most_once"
         self._waiting: dict[int, tuple[Tuple, str, int] | None] = {}
         """Tuples by packet number, with topic and size; None for those of before a reset, which the client still publishes."""
         self._early: list[tuple[Tuple, str, bytes | None]] | None = []
@@ -118,7 +119,7 @@ class MqttSink(Bolt, WithRequiredFields):
             return
         waiting = len(self._waiting) + len(self._early or ())
         if waiting >= self._max_waiting:
-            raise TopoEnvironmentError(f"MqttSink: {waiting} rows wait for {self._address.shown}")
+            raise TopoEnvironmentError(f"MqttSink: {waiting} rows wait for {self._address.shown}, and this one fails")
         row = (tup, self._topic(tup), self._encode(tup))
         if self._early is None:
             self._publish(*row)
@@ -173,5 +174,8 @@ class MqttSink(Bolt, WithRequiredFields):
             self._early = []
 
     def cleanup(self) -> None:
-        """Disconnect."""
+        """Disconnect; without tracking rows that still wait are lost with the process."""
+        waiting = len(self._waiting) + len(self._early or ())
+        if waiting and self._loses_waiting:
+            self._log.warning("%d rows still waited for %s, and are lost: delivery is at_most_once", waiting, self._address.shown)
         self._session.close()

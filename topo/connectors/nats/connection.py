@@ -106,7 +106,10 @@ class NatsConnection:
             is_stale = self._loop.time() - self._used_s > _IDLE_S
             if not self._clients or not self._clients[0].is_connected or is_stale:
                 await _drop(self._clients)
-                self._clients.append(await asyncio.wait_for(self._connect(), timeout_s))
+                try:
+                    self._clients.append(await asyncio.wait_for(self._connect(), timeout_s))
+                except TimeoutError:
+                    raise TimeoutError(f"{self._servers} has taken no connection within {timeout_s:g} s") from None
                 self.number += 1
             return await action(self._clients[0], self._clients[0].jetstream(timeout=timeout_s))
         except Exception as error:
