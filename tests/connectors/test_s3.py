@@ -104,6 +104,7 @@ def test_without_checkpoints_no_tuple_fails_while_the_store_is_away(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = s3.start(tmp_path)
+    # One attempt, and no waits between several.
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     settings = {**options(own), "config_kwargs": {"retries": {"max_attempts": 1}}}
     store(own).mkdir(bucket)
@@ -174,6 +175,15 @@ def test_an_object_that_is_written_again_while_it_is_read_is_reported(server: Se
     files.pipe_file(f"{bucket}/in/a", b"".join(b"%d\n" % n for n in range(1000, 1250)))
     harness.turns(20)
     assert "'a' was written again while it was read" in str(harness.errors[0])
+
+
+def test_an_error_of_a_store_that_refuses_the_user_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INITIAL_NO_AUTH_ACTION_COUNT", "0")
+    strict = s3.start(tmp_path)
+    harness = PartitionHarness(lambda: FilesSpout("s3://bucket/in", storage_options=options(strict)))
+    harness.turns(5)
+    strict.stop()
+    assert "s3://bucket/in cannot be listed, and is listed again: The AWS Access Key Id" in str(harness.errors[0])
 
 
 def test_what_the_sink_has_written_the_spout_reads(kind: SinkKind, server: Server, bucket: str, tmp_path: Path) -> None:

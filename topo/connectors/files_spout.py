@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from topo.config import parse_size
 from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.compressed_files import check_is_text, is_compressed, unpacked_file
 from topo.connectors.file_ages import FileAges
-from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_remote
+from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_remote, shown_url
 from topo.connectors.file_formats import ReadFile, read_csv, read_lines, read_parquet
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
@@ -234,7 +234,8 @@ class FilesSpout(PartitionedSpout):
         """Yield the files that are complete; report those that were written to after their end was read."""
         for name in list(self._stuck):
             self._put_away(name)
-        files = list(self._folder.find(self._pattern))
+        with _explained(f"{shown_url(self._url)} cannot be listed, and is listed again"):
+            files = list(self._folder.find(self._pattern))
         if self.discovery_interval is None:
             self._report_unsettled()
         if self._ages is not None:
@@ -318,12 +319,14 @@ class FilesSpout(PartitionedSpout):
 
     def _records(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         name = partition.name
-        identity = self._folder.identity(name)
+        unreadable = f"file {name!r} cannot be read"
+        with _explained(unreadable):
+            identity = self._folder.identity(name)
         place, known = (0, identity) if position is None else position
         if identity != known:
             raise _changed(name, f"after it had been read up to place {place}")
         last = position
-        with _named(name), self._folder.open(name) as file:
+        with _explained(unreadable), self._folder.open(name) as file:
             for chunk in self._read_file(unpacked_file(file, name), place):
                 if self._format != "parquet":
                     self._unread.reached(name, file.tell())
@@ -338,12 +341,10 @@ class FilesSpout(PartitionedSpout):
                     at, record, error = chunk.bad
                     last = (at, identity)
                     yield BadRecord(record, last, error)
-        try:
+        # A file that was removed meanwhile was read to its end.
+        with _explained(unreadable), suppress(FileNotFoundError):
             if self._folder.identity(name) != identity:
                 raise _changed(name, "while it was read")
-        except FileNotFoundError:
-            # It was removed, and all of it was read.
-            pass
         self._unread.ended(name)
         self._ends[name] = last
         self._identities[name] = {identity}
@@ -411,14 +412,14 @@ class FilesSpout(PartitionedSpout):
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Have each error name the file: of many files it may be any."""
+def _explained(what: str) -> Iterator[None]:
+    """Have each error of a disk or of a store name its file or folder: clients of stores say "Forbidden" alone."""
     try:
         yield
     except (TopoError, MemoryError):
         raise
     except Exception as error:
-        raise TopoEnvironmentError(f"file {name!r} cannot be read: {str(error) or type(error).__name__}") from error
+        raise TopoEnvironmentError(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def _check_encoding(encoding: str, format: str) -> None:
