@@ -134,11 +134,15 @@ def test_rows_of_a_checkpoint_are_added_after_their_columns_were_renamed_dropped
     assert table(tmp_path).scan("old IS NULL AND store = 'north'").to_arrow().num_rows == 1
 
 
-def test_a_table_that_was_dropped_is_no_catalog_that_is_not_reached(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_table_that_was_dropped_is_no_catalog_that_is_not_reached(tmp_path: Path, is_made_again: bool) -> None:
     task = ReportingTask(sink(tmp_path, schema={"n": "bigint"}))
     task.write(1)
     task.snapshot(1)
-    table(tmp_path).catalog.drop_table(TABLE)
+    dropped = table(tmp_path)
+    dropped.catalog.drop_table(TABLE)
+    if is_made_again:
+        dropped.catalog.create_table(TABLE, dropped.schema())
     with pytest.raises(ConfigError, match=r"table shop.out was dropped while the topology ran; make it again, or"):
         task.output.complete(1)
     assert not task.errors

@@ -162,7 +162,10 @@ class IcebergTable:
         with self._explained("cannot be read"):
             try:
                 self._table.refresh()
-            except NoSuchTableError:
+            except (NoSuchTableError, ValueError) as error:
+                # Another table has its name now.
+                if isinstance(error, ValueError) and "UUID does not match" not in str(error):
+                    raise
                 raise ConfigError(
                     f"{self} was dropped while the topology ran; make it again, or give schema=, and restart the topology"
                 ) from None
