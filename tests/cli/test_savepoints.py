@@ -68,7 +68,7 @@ def test_a_savepoint_of_another_topology_or_mode_is_refused_and_nothing_lost(
     assert "of topology 'flow', not of 'other'" in result.err
     result = piped("run", running, *EXACTLY, "--from", tmp_path / "nowhere")
     assert result.code == 2
-    assert "no checkpoint to restore" in result.err
+    assert "no complete checkpoint in" in result.err
     assert folder.summary.exists()
 
 

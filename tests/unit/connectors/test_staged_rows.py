@@ -143,7 +143,7 @@ def test_rows_wait_while_the_disk_is_full_and_are_all_staged_then(tmp_path: Path
     folder = tmp_path / "staging" / ".staged"
     folder.rename(tmp_path / "aside")
     add(rows, 3, 4, 5, 6, 7)
-    with pytest.raises(OSError, match="No such file"):
+    with pytest.raises(FileNotFoundError, match="was there and is gone; put it back"):
         rows.seal()
     (tmp_path / "aside").rename(folder)
     add(rows, 8)
