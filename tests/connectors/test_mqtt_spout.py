@@ -262,6 +262,7 @@ def test_what_follows_a_message_that_cannot_be_taken_is_kept(reading: Any, peer:
 
 def test_an_error_in_a_callback_is_reported(reading: Any, peer: Peer) -> None:
     task = reading()
+    subscribed(task, peer)
     session = task.session
     session.client.on_message = session.guarded(lambda *_: 1 / 0)
     peer.publish("in/a", "1")

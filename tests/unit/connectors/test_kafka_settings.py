@@ -13,7 +13,7 @@ import pytest
 
 from topo import KafkaSpout
 from topo.connectors.kafka.settings import cause_of, checked_config, explained, servers_of
-from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
+from topo.errors import ConfigError, NotFoundError, RightMissingError, TopoEnvironmentError
 
 SETTINGS = {"bootstrap.servers": "b:9092", "sasl.username": "ann", "sasl.password": "planted"}
 
@@ -141,7 +141,7 @@ def test_settings_that_the_client_takes_are_passed_on() -> None:
         ("_TRANSPORT", TopoEnvironmentError, "no broker of bootstrap_servers='b:9092' answers; start it"),
         ("_AUTHENTICATION", TopoEnvironmentError, "refuses the login; correct security.protocol"),
         ("UNKNOWN_TOPIC_OR_PART", NotFoundError, "do not have it; create it"),
-        ("TOPIC_AUTHORIZATION_FAILED", TopoEnvironmentError, "Describe and Read"),
+        ("TOPIC_AUTHORIZATION_FAILED", RightMissingError, "Describe and Read"),
         ("_INVALID_ARG", ConfigError, "correct config="),
         ("SOMETHING_ELSE", TopoEnvironmentError, "for 'planted', in the words of the broker"),
     ],

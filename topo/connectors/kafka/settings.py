@@ -10,7 +10,7 @@ from typing import Any
 
 from topo.connectors.kafka.tokens import TokenCallback
 from topo.connectors.secrets import masked, secrets_of, without
-from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, TopoError
+from topo.errors import ConfigError, NotFoundError, RightMissingError, TopoEnvironmentError, TopoError
 from topo.user_errors import kind_and_message
 
 REFUSED = {
@@ -120,6 +120,8 @@ def explained(
         found = away(shown)
         found.__cause__ = failure
         return found
+    if name.endswith("_AUTHORIZATION_FAILED"):
+        return RightMissingError(shown)
     return ConfigError(shown) if name == "_INVALID_ARG" else TopoEnvironmentError(shown)
 
 
