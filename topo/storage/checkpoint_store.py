@@ -322,8 +322,10 @@ def topology_of(root: str) -> str:
 def nothing_in(root: str, reach: Callable[[str], Files] = open_files) -> CheckpointMissingError:
     """Return the error of a folder without a complete checkpoint. It names the newest run with one, if these are its runs."""
     files = reach(root)
-    runs = sorted((name for name in files.names() if name.isdecimal()), key=int, reverse=True)
-    found = next((run for run in runs if any(MANIFEST in files.names(f"{run}/{one}") for one in files.names(run))), None)
+    runs = sorted(filter(str.isdecimal, files.names()), key=int, reverse=True)
+    found = next(
+        (run for run in runs if any(MANIFEST in files.names(f"{run}/{one}") for one in files.names(run) if one.isdecimal())), None
+    )
     hint = "" if "/" in root else "; `topo checkpoints NAME` shows the folder of a topology's"
     if found is not None:
         hint = f"; each run has its own in a folder of it: the newest are in {shown(root.rstrip('/'))}/{found}"

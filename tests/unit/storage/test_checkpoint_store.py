@@ -263,6 +263,7 @@ def test_the_folder_above_those_of_runs_names_the_newest_that_has_a_checkpoint(t
     for run in ("999", "1001"):
         complete(open_store(str(tmp_path / run), "words"), 5)
     (tmp_path / "1002" / "0000000001").mkdir(parents=True)
+    (tmp_path / "1002" / "task-00001.part").write_bytes(b"of a checkpoint that was not completed")
     with pytest.raises(CheckpointMissingError, match=f"the newest are in {tmp_path}/1001$"):
         topology_of(str(tmp_path))
 
