@@ -1,4 +1,4 @@
-"""A table of a real server that a sink writes to, for the tests of `PostgresSink`."""
+"""Tables of a real server that sinks write to and spouts read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tests.servers.postgres import PostgresServer
 from topo import PostgresSink
+from topo.testing.partition_harness import PartitionHarness
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -24,9 +25,7 @@ class Table:
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement, in which T is the table."""
-        with psycopg.connect(self.address, autocommit=True) as connection:
-            cursor = connection.execute(re.sub(r"\bT(__\w+)?\b", rf"{self.name}\1", statement))
-            return cursor.fetchall() if cursor.description else []
+        return run(self.address, re.sub(r"\bT(__\w+)?\b", rf"{self.name}\1", statement))
 
     def sink(self, columns: Any, dsn: str = "", **options: Any) -> PostgresSink:
         return PostgresSink(dsn or self.address, self.name, columns, **options)
@@ -36,3 +35,22 @@ class Table:
 def table(database: PostgresServer) -> Table:
     """A name of which there is no table yet."""
     return Table(database.address, f"t_{secrets.token_hex(6)}")
+
+
+def run(dsn: str, statement: str) -> list[tuple[Any, ...]]:
+    """Run a statement, and return its rows."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+def new_table(dsn: str) -> str:
+    """Make a table with a key `id`, a number `n` and the time `at`; returns its name."""
+    name = f"t_{secrets.token_hex(6)}"
+    run(dsn, f"create table {name} (id bigserial primary key, n int, at timestamptz default now())")
+    return name
+
+
+def values(harness: PartitionHarness) -> list[Any]:
+    """Return the first value of each row that a harness has."""
+    return [row[0] for _, _, row in harness.all_rows()]

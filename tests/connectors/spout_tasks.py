@@ -107,3 +107,12 @@ def turns_until(harness: PartitionHarness, count: int, seconds: float = 20) -> N
         assert time.monotonic() < until, f"{len(harness.all_rows())} of {count} rows; {harness.errors}"
         harness.clock.advance("100ms")
         harness.turns(1)
+
+
+def until(harness: PartitionHarness, condition: Callable[[], object]) -> None:
+    """Give turns, and let the clock run, until a condition holds."""
+    end = time.monotonic() + 3 * PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, f"gave up waiting; rows {harness.all_rows()[-3:]}, errors {harness.errors}"
+        harness.clock.advance("100ms")
+        harness.turns(1)

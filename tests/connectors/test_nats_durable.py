@@ -6,12 +6,12 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.connectors.spout_tasks import until
 from tests.integration.conftest import no_process_is_left, scene
 from tests.integration.support import Scene, eventually, flow, kill, pid_of
 from tests.servers.nats import NatsProcess
@@ -31,15 +31,6 @@ def harness_of(server: NatsProcess, stream: str, **options: Any) -> PartitionHar
 
 def put(server: NatsProcess, stream: str, *numbers: int) -> None:
     server.publish(f"{stream}.a", *[str(number).encode() for number in numbers])
-
-
-def until(harness: PartitionHarness, condition: Callable[[], object]) -> None:
-    """Give turns, and let the clock run, until a condition holds."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end, f"gave up waiting; rows {harness.all_rows()[-3:]}, errors {harness.errors}"
-        harness.clock.advance("100ms")
-        harness.turns(1)
 
 
 def values(harness: PartitionHarness, count: int) -> list[Any]:

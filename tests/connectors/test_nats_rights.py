@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
+from tests.connectors.spout_tasks import until
 from tests.servers import nats
 from tests.servers.nats import PASSWORD, NatsProcess
 from topo import NatsSink, NatsSpout
@@ -55,14 +55,6 @@ def nkey() -> tuple[str, str]:
 
     seed: bytes = nkeys.encode_seed(b"topo" * 8, nkeys.PREFIX_BYTE_USER)
     return nkeys.from_seed(bytearray(seed)).public_key.decode(), seed.decode()
-
-
-def until(harness: PartitionHarness, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, (harness.all_rows(), harness.errors)
-        harness.clock.advance("100ms")
-        harness.turns(1)
 
 
 @pytest.mark.parametrize("user", ["info", "replies"])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.certificates import self_signed
+from tests.connectors.postgres_tables import new_table, run, values
 from tests.connectors.sink_tasks import ReportingTask
+from tests.connectors.spout_tasks import until
 from tests.servers.postgres import PostgresServer, start
 from tests.unit.connectors.drive import TICK
 from topo import ConfigError, PostgresSink, PostgresSpout, TaskContext
@@ -34,30 +33,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Postgres
     server.stop()
 
 
-def run(dsn: str, statement: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(statement)
-        return cursor.fetchall() if cursor.description else []
-
-
-def values(harness: PartitionHarness) -> list[Any]:
-    return [row[0] for _, _, row in harness.all_rows()]
-
-
-def until(harness: PartitionHarness, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, (harness.all_rows(), harness.errors)
-        harness.clock.advance("1s")
-        harness.turns(1)
-
-
 @pytest.fixture
 def table(dsn: str) -> str:
-    """The name of a new table with the key `id` and a column `n`."""
-    name = f"t_{secrets.token_hex(6)}"
-    run(dsn, f"create table {name} (id bigserial primary key, n int)")
-    return name
+    return new_table(dsn)
 
 
 def test_tables_are_read_over_tls_from_a_server_whose_certificate_fits(

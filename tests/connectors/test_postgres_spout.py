@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.connectors.postgres_tables import new_table, run, values
 from tests.servers.postgres import PASSWORD, PostgresServer, start
 from topo import ConfigError, PostgresSpout
 from topo.testing.contracts import PartitionedSpoutContract, SourceUnderTest
@@ -64,20 +65,7 @@ class TestTables(PartitionedSpoutContract):
 
 @pytest.fixture
 def table(dsn: str) -> str:
-    """The name of a new table with a key `id` and a column `n`."""
-    name = f"t_{secrets.token_hex(6)}"
-    run(dsn, f"create table {name} (id bigserial primary key, n int, at timestamptz default now())")
-    return name
-
-
-def run(dsn: str, statement: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(statement)
-        return cursor.fetchall() if cursor.description else []
-
-
-def values(harness: PartitionHarness) -> list[Any]:
-    return [row[0] for _, _, row in harness.all_rows()]
+    return new_table(dsn)
 
 
 # -- transactions ------------------------------------------------------------------------------------------------------------

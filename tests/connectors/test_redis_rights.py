@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.connectors.sink_tasks import ReportingTask
+from tests.connectors.spout_tasks import until
 from tests.integration.conftest import no_process_is_left, scene
 from tests.integration.support import Scene, flow
 from tests.servers.redis import PASSWORD, RedisProcess
 from tests.unit.connectors.drive import tracked
-from topo import RedisGroupSpout, RedisSink, RedisStreamSink, RedisStreamSpout
+from topo import RedisSink, RedisStreamSink, RedisStreamSpout
 from topo.errors import TopoEnvironmentError
 from topo.testing.partition_harness import PartitionHarness
 
@@ -63,14 +64,6 @@ def stream() -> str:
     return f"s-{secrets.token_hex(4)}"
 
 
-def until(harness: PartitionHarness, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, (harness.all_rows(), harness.errors)
-        harness.clock.advance("1s")
-        harness.turns(1)
-
-
 def test_a_right_to_read_that_is_taken_back_and_granted_again(user: Account, client: Any, stream: str) -> None:
     client.xadd(stream, {"n": 1})
     harness = PartitionHarness(lambda: RedisStreamSpout(user.url, stream, fields=("n",)))
@@ -95,7 +88,6 @@ def test_a_member_of_a_group_names_the_command_that_it_may_not_use(user: Account
     from topo.connectors.redis.group_member import GroupMember
     from topo.connectors.server_link import ServerLink
 
-    assert RedisGroupSpout(user.url, stream, "g")
     client.xadd(stream, {"n": 1})
     user.set(f"-{command}")
     server = RedisServer("RedisGroupSpout", user.url, "5s", {})

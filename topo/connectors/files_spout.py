@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -26,10 +26,11 @@ from topo.connectors.file_formats import ReadFile, read_csv, read_lines, read_pa
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
 from topo.connectors.line_reader import LineReader, mark_of
+from topo.connectors.named_errors import naming
 from topo.connectors.record_decoder import Decode, decoder_of
 from topo.connectors.unread_bytes import UnreadBytes
 from topo.durable import local_path
-from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError, TopoError
+from topo.errors import ConfigError, NotFoundError, TopoEnvironmentError
 
 _MOVE = "move:"
 _MOST_OPEN = 16
@@ -234,7 +235,7 @@ class FilesSpout(PartitionedSpout):
         """Yield the files that are complete; report those that were written to after their end was read."""
         for name in list(self._stuck):
             self._put_away(name)
-        with _explained(f"{shown_url(self._url)} cannot be listed, and is listed again"):
+        with naming(f"{shown_url(self._url)} cannot be listed, and is listed again"):
             files = list(self._folder.find(self._pattern))
         if self.discovery_interval is None:
             self._report_unsettled()
@@ -320,13 +321,13 @@ class FilesSpout(PartitionedSpout):
     def _records(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         name = partition.name
         unreadable = f"file {name!r} cannot be read"
-        with _explained(unreadable):
+        with naming(unreadable):
             identity = self._folder.identity(name)
         place, known = (0, identity) if position is None else position
         if identity != known:
             raise _changed(name, f"after it had been read up to place {place}")
         last = position
-        with _explained(unreadable), self._folder.open(name) as file:
+        with naming(unreadable), self._folder.open(name) as file:
             for chunk in self._read_file(unpacked_file(file, name), place):
                 if self._format != "parquet":
                     self._unread.reached(name, file.tell())
@@ -342,7 +343,7 @@ class FilesSpout(PartitionedSpout):
                     last = (at, identity)
                     yield BadRecord(record, last, error)
         # A file that was removed meanwhile was read to its end.
-        with _explained(unreadable), suppress(FileNotFoundError):
+        with naming(unreadable), suppress(FileNotFoundError):
             if self._folder.identity(name) != identity:
                 raise _changed(name, "while it was read")
         self._unread.ended(name)
@@ -409,17 +410,6 @@ class FilesSpout(PartitionedSpout):
                 self._context.logger.warning("file %s is done and cannot be removed, and it is tried again: %s", name, error)
             return
         self._stuck.discard(name)
-
-
-@contextmanager
-def _explained(what: str) -> Iterator[None]:
-    """Have each error of a disk or of a store name its file or folder: clients of stores say "Forbidden" alone."""
-    try:
-        yield
-    except (TopoError, MemoryError):
-        raise
-    except Exception as error:
-        raise TopoEnvironmentError(f"{what}: {str(error) or type(error).__name__}") from error
 
 
 def _check_encoding(encoding: str, format: str) -> None:

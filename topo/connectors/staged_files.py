@@ -7,17 +7,18 @@ transaction; what its sink publishes is then a matter of names. `StagingPlace` h
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from topo.api.context import TaskContext
 from topo.connectors.file_folders import shown_url
+from topo.connectors.named_errors import naming
 from topo.connectors.row_formats import FileEncoder, RowFormat
 from topo.connectors.spilling import Spilling
 from topo.connectors.staging_places import StagedFile, StagedNames, StagingPlace
-from topo.errors import SinkBlockedError, TopoEnvironmentError, TopoError
+from topo.errors import SinkBlockedError, TopoEnvironmentError
 
 _SPILL_ROWS = 10_000
 """Rows of a transaction that wait in memory before they are encoded and go to their files."""
@@ -36,17 +37,6 @@ class SealedFile(NamedTuple, Generic[Group]):
     group: Group
     bytes: int
     rows: int
-
-
-@contextmanager
-def _writing(target: str) -> Iterator[None]:
-    """Have an error of a disk, or of a store, whose clients have classes of their own, leave the block with the target."""
-    try:
-        yield
-    except (TopoError, MemoryError):
-        raise
-    except Exception as error:
-        raise TopoEnvironmentError(f"cannot write to {target}: {str(error) or type(error).__name__}") from error
 
 
 class _UnfinishedFile(Generic[Group]):
@@ -92,7 +82,7 @@ class _UnfinishedFile(Generic[Group]):
             self._rows = []
             self._bytes = 0
         if self._encoded:
-            with _writing(self._target):
+            with naming(f"cannot write to {self._target}"):
                 self._file.append(self._encoded)
             self._encoded = b""
 
@@ -103,7 +93,7 @@ class _UnfinishedFile(Generic[Group]):
             self._encoded = self._encoding().end()
             self._has_ended = True
             self.spill()
-        with _writing(self._target):
+        with naming(f"cannot write to {self._target}"):
             self._file.seal()
 
     def _encoding(self) -> FileEncoder:
@@ -144,7 +134,7 @@ class StagedFiles(Generic[Group]):
         self._roll_rows, self._roll_size = roll_rows, roll_size
         self._names = StagedNames(context)
         self._target = shown_url(url)
-        with _writing(self._target):
+        with naming(f"cannot write to {self._target}"):
             self._is_new = place.make()
         self._spilling = Spilling(self._target, _SPILL_ROWS, report)
         self._unpublished: set[str] = set()
@@ -230,7 +220,7 @@ class StagedFiles(Generic[Group]):
         self._growing = {}
         self._seal()
         if self._sealed:
-            with _writing(self._target):
+            with naming(f"cannot write to {self._target}"):
                 self._place.keep_names()
         return list(self._sealed)
 
@@ -255,7 +245,7 @@ class StagedFiles(Generic[Group]):
         Returns:
             False when it has neither name.
         """
-        with _writing(self._target):
+        with naming(f"cannot write to {self._target}"):
             is_there = self._place.publish(name, folder)
         self._unpublished.discard(name)
         return is_there

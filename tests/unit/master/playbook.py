@@ -200,3 +200,21 @@ def routes(epoch: int, *lives: int, term: int = 1, **fields: object) -> Routes:
     """Return the Routes of a small topology, by the lives of its workers."""
     table = [route(task, life) for task, life in enumerate(lives, start=1)]
     return Routes(term=term, epoch=Epoch(epoch), routes=table, **fields)  # type: ignore[arg-type]
+
+
+def close(play: Play) -> list[MasterCommand]:
+    """Let every task close and every worker exit; return the last answer."""
+    commands: list[MasterCommand] = []
+    for worker, tasks in enumerate(play.plan.workers):
+        for task in tasks:
+            play.receives(worker, control.Closed(task))
+        commands = play.exits(worker, "exited with 0")
+    return commands
+
+
+def probe(number: int, epoch: int = 1) -> list[MasterCommand]:
+    return [SendTo(WorkerId(worker), Incarnation(101 + worker), control.Probe(number, Epoch(epoch))) for worker in (0, 1, 2)]
+
+
+def closing(drain: bool = False) -> list[MasterCommand]:
+    return [SendTo(WorkerId(worker), Incarnation(101 + worker), control.Close(Epoch(1), drain)) for worker in (0, 1, 2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.unit.master.playbook import ACKER, LINES, SINK, Play, messages_in, running, small_plan
+from tests.unit.master.playbook import ACKER, LINES, SINK, Play, close, closing, messages_in, probe, running, small_plan
 from topo.dead_letters.registry import CAUSES, DeadLetters
 from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import (
@@ -23,7 +23,7 @@ from topo.master.outcome import Outcome, OutcomeKind
 from topo.master.positions import SpoutProgress
 from topo.observability.status import describe
 from topo.wire.codec import Codec
-from topo.wire.control import Cause, Close, Closed, DeadLetter, DeadLettersStored, Drain, PositionReport, Probe, TuplesFailed
+from topo.wire.control import Cause, Closed, DeadLetter, DeadLettersStored, PositionReport, Probe, TuplesFailed
 
 pack = Codec().pack_value
 DEAD_LETTER = DeadLetter(LINES, 1, pack(17), pack(("x",)), ["boom"], 3)
@@ -35,24 +35,6 @@ def all_end(play: Play) -> list[MasterCommand]:
     for task in play.plan.tasks:
         commands = play.quiet(task.id, sent=5, received=5)
     return commands
-
-
-def close(play: Play) -> list[MasterCommand]:
-    """Let every task close and every worker exit; return the last answer."""
-    commands: list[MasterCommand] = []
-    for worker, tasks in enumerate(play.plan.workers):
-        for task in tasks:
-            play.receives(worker, Closed(task))
-        commands = play.exits(worker, "exited with 0")
-    return commands
-
-
-def probe(number: int, epoch: int = 1) -> list[MasterCommand]:
-    return [SendTo(WorkerId(worker), Incarnation(101 + worker), Probe(number, Epoch(epoch))) for worker in (0, 1, 2)]
-
-
-def closing(drain: bool = False) -> list[MasterCommand]:
-    return [SendTo(WorkerId(worker), Incarnation(101 + worker), Close(Epoch(1), drain)) for worker in (0, 1, 2)]
 
 
 def test_a_topology_whose_tasks_are_all_quiet_is_probed_twice_and_closed() -> None:
@@ -200,88 +182,6 @@ def test_a_letter_that_could_not_be_written_is_written_again() -> None:
     play.receives(0, DEAD_LETTER)
     assert play.until(5.9) == []
     assert play.until(6.0) == [store]
-
-
-def test_a_drain_pauses_the_spouts_and_closes_when_nothing_moves() -> None:
-    play = running()
-    commands = play.do(DrainAsked(10.0))
-    assert commands == [SendTo(WorkerId(0), Incarnation(101), Drain()), *probe(1)]
-    assert describe(play.master, play.now)["status"] == "DRAINING"
-    play.quiet(LINES, 1, ended=False, quiet=False, pending=3)
-    play.quiet(SINK, 1, ended=False)
-    assert play.quiet(ACKER, 1, ended=False) == []
-    assert describe(play.master, play.now)["reason"] == "3 messages pending"
-    assert play.until(play.now + 0.02) == probe(2)
-    assert play.answer_probe(2, ended=False, sent=9, received=9) == probe(3)
-    assert play.answer_probe(3, ended=False, sent=9, received=9) == closing(drain=True)
-    assert close(play) == [Finished(Outcome(OutcomeKind.DRAINED, "drained; nothing was left in flight"))]
-    assert describe(play.master, play.now)["status"] == "KILLED"
-
-
-def test_a_drain_that_runs_out_of_time_closes_and_says_what_was_pending() -> None:
-    play = running()
-    play.do(DrainAsked(2.0))
-    play.quiet(LINES, 1, ended=False, quiet=False, pending=3)
-    sent = [message for _, message in messages_in(play.until(3.0)) if isinstance(message, Close)]
-    assert sent == [Close(Epoch(1), drain=True)] * 3
-    reason = "drained, not to the end: 3 messages were pending (task 1: busy)"
-    assert close(play) == [Finished(Outcome(OutcomeKind.CUT_SHORT, reason))]
-    assert describe(play.master, play.now)["status"] == "KILLED"
-
-
-def test_a_drain_ends_when_nothing_is_left_but_messages_that_a_sink_is_refused_a_right_for() -> None:
-    play = running()
-    play.do(DrainAsked(30.0))
-    play.quiet(LINES, 1, ended=False, quiet=False, pending=3, sent=3)
-    play.quiet(SINK, 1, ended=False, received=3, refused="grant it")
-    assert play.quiet(ACKER, 1, ended=False, quiet=False) == []
-    play.until(play.now + 0.1)
-    # A frame is on its way: it may be of another sink.
-    play.quiet(LINES, 2, ended=False, quiet=False, pending=3, sent=3)
-    play.quiet(SINK, 2, ended=False, received=2, refused="grant it")
-    assert play.quiet(ACKER, 2, ended=False) == []
-    play.until(play.now + 0.1)
-    play.quiet(LINES, 3, ended=False, quiet=False, pending=3, sent=3)
-    play.quiet(SINK, 3, ended=False, quiet=False, received=3, refused="grant it")
-    assert play.quiet(ACKER, 3, ended=False) == closing(drain=True)
-    reason = f"drained, not to the end: 3 messages were pending (task {SINK}: grant it)"
-    assert close(play) == [Finished(Outcome(OutcomeKind.CUT_SHORT, reason))]
-
-
-def test_without_a_drain_a_sink_is_waited_for_until_its_right_is_granted() -> None:
-    play = running()
-    play.quiet(LINES, quiet=False, pending=3, sent=3)
-    play.quiet(SINK, received=3, refused="grant it")
-    play.quiet(ACKER)
-    assert not any(isinstance(message, Close) for _, message in messages_in(play.until(play.now + 60.0)))
-
-
-def test_a_worker_lost_in_a_drain_is_replaced_and_told_to_drain() -> None:
-    play = running()
-    play.do(DrainAsked(10.0))
-    play.exits(0)
-    play.until(play.now + 0.2)
-    assert messages_in(play.register(0))[-1] == (0, Drain())
-
-
-def test_asked_again_the_earlier_deadline_of_a_drain_holds() -> None:
-    play = running()
-    play.do(DrainAsked(2.0))
-    assert not [message for _, message in messages_in(play.do(DrainAsked(60.0))) if isinstance(message, Drain)]
-    assert [message for _, message in messages_in(play.until(3.0)) if isinstance(message, Close)]
-
-
-def test_a_topology_that_has_not_begun_is_drained_at_once() -> None:
-    play = Play()
-    play.do(Started())
-    play.register(0)
-    commands = play.do(DrainAsked(10.0))
-    assert commands == [
-        SendTo(WorkerId(0), Incarnation(101), Close(Epoch(0), drain=True)),
-        StopWorker(WorkerId(1), Incarnation(102), kill=True),
-        StopWorker(WorkerId(2), Incarnation(103), kill=True),
-    ]
-    assert close(play)[-1] == Finished(Outcome(OutcomeKind.DRAINED, "ended before it began"))
 
 
 def test_workers_that_are_ended_before_they_have_come_up_are_no_row_of_errors() -> None:
