@@ -166,15 +166,23 @@ def test_a_bucket_that_does_not_exist_is_reported_until_it_comes(server: Server,
     assert harness.read == {"a": ["1"]}
 
 
-def test_an_object_that_is_written_again_while_it_is_read_is_reported(server: Server, bucket: str) -> None:
+@pytest.mark.parametrize(("length", "when"), [(3, "after all of it had been read"), (10_000, "while it was read")])
+def test_an_object_that_is_written_again_while_it_is_read_is_reported(
+    server: Server, bucket: str, length: int, when: str
+) -> None:
+    def lines(mark: str) -> bytes:
+        return b"".join(f"{mark}{n:0{length}}\n".encode() for n in range(250))
+
     files = store(server)
-    files.pipe_file(f"{bucket}/in/a", b"".join(b"%d\n" % n for n in range(250)))
+    files.pipe_file(f"{bucket}/in/a", lines("a"))
     harness = PartitionHarness(lambda: FilesSpout(f"s3://{bucket}/in", storage_options=options(server)))
     harness.turns(3)
     assert 0 < len(harness.all_rows()) < 250
-    files.pipe_file(f"{bucket}/in/a", b"".join(b"%d\n" % n for n in range(1000, 1250)))
+    files.pipe_file(f"{bucket}/in/a", lines("b"))
     harness.turns(20)
-    assert "'a' was written again while it was read" in str(harness.errors[0])
+    harness.discover()
+    assert f"'a' was written again {when}" in str(harness.errors[0])
+    assert all(row.startswith("a") for row in harness.read["a"])
 
 
 def test_an_error_of_a_store_that_refuses_the_user_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,7 @@ IO_EXCEPTIONS = {
     ("connectors/http/websocket_client.py", "asyncio"): "coroutines of that client",
     ("connectors/http/webhook_server.py", "asyncio"): "a server of aiohttp, on the loop of a LoopThread",
     ("connectors/kafka/cluster.py", "time"): "how long a request may take",
+    ("connectors/file_opener.py", "threading"): "threads that open the files of a store",
     ("connectors/kafka/group_offsets.py", "threading"): "offsets that two threads add and send",
     ("connectors/kafka/idle_wait.py", "threading"): "a thread that waits for records",
     ("connectors/kafka/transactions.py", "threading"): "a thread for a call that has no limit of time",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import shutil
@@ -14,11 +15,16 @@ from itertools import chain, count
 from math import inf
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from topo.connectors.file_opener import OpenedFile
 from topo.durable import local_path
 from topo.errors import ConfigError, TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
+
+_WHOLE_BYTES = 2 << 20
+"""Files of a store up to this size are fetched whole."""
+_THREADS = 16
 
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -40,9 +46,11 @@ class FileFolder(Protocol):
 
     Attributes:
         unsettled: names that match and that the last listing has left out, since they were written to just now.
+        threads: how many may call `open` at a time, since it waits for requests; 0: it waits for none.
     """
 
     unsettled: list[str]
+    threads: int
 
     def find(self, pattern: str) -> Iterator[FoundFile]:
         """Yield the files that are complete and whose names match; hidden ones, and those that begin with "_", are left out.
@@ -55,8 +63,8 @@ class FileFolder(Protocol):
     def identity(self, name: str) -> str:
         """Return the present identity of a file. Raises FileNotFoundError."""
 
-    def open(self, name: str) -> BinaryIO:
-        """Open a file."""
+    def open(self, name: str) -> OpenedFile:
+        """Open a file. Raises FileNotFoundError."""
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -98,6 +106,8 @@ class LocalFolder:
         root: the folder; it may come later.
         settle_s: a file counts when it was not written to for this time; None: each counts.
     """
+
+    threads = 0
 
     def __init__(self, root: Path, settle_s: float | None) -> None:
         self._root = root
@@ -162,8 +172,9 @@ class LocalFolder:
     def identity(self, name: str) -> str:
         return _identity_of((self._root / name).stat())
 
-    def open(self, name: str) -> BinaryIO:
-        return (self._root / name).open("rb")
+    def open(self, name: str) -> OpenedFile:
+        file = (self._root / name).open("rb")
+        return OpenedFile(file, _identity_of(os.fstat(file.fileno())))
 
     def remove(self, name: str) -> None:
         (self._root / name).unlink()
@@ -240,6 +251,8 @@ class RemoteFolder:
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self._files, self._root = file_system_at(url, options, "FilesSpout")
+        # Clients without requests of their own loop, such as that of FTP, are for one thread.
+        self.threads = _THREADS if self._files.async_impl else 1
         self._was_there = False
         self.unsettled: list[str] = []
 
@@ -263,13 +276,22 @@ class RemoteFolder:
                 yield FoundFile(name, _remote_identity(info), _modified(info), info.get("size"))
 
     def identity(self, name: str) -> str:
+        return _remote_identity(self._info(name))
+
+    def open(self, name: str) -> OpenedFile:
+        path, info = f"{self._root}/{name}", self._info(name)
+        identity, size = _remote_identity(info), info.get("size")
+        if size is not None and size <= _WHOLE_BYTES:
+            content = self._files.cat_file(path)
+            if self.identity(name) == identity:
+                return OpenedFile(io.BytesIO(content), identity, is_whole=True)
+        return OpenedFile(self._files.open(path, "rb"), identity)
+
+    def _info(self, name: str) -> Mapping[str, Any]:
         # Not as a listing had it before.
         self._files.invalidate_cache()
-        return _remote_identity(self._files.info(f"{self._root}/{name}"))
-
-    def open(self, name: str) -> BinaryIO:
-        opened: BinaryIO = self._files.open(f"{self._root}/{name}", "rb")
-        return opened
+        info: Mapping[str, Any] = self._files.info(f"{self._root}/{name}")
+        return info
 
     def remove(self, name: str) -> None:
         self._files.rm_file(f"{self._root}/{name}")

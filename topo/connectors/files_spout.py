@@ -23,6 +23,7 @@ from topo.connectors.compressed_files import check_is_text, is_compressed, unpac
 from topo.connectors.file_ages import FileAges
 from topo.connectors.file_folders import FileFolder, check_move, folder_at, is_remote, shown_url
 from topo.connectors.file_formats import ReadFile, read_csv, read_lines, read_parquet
+from topo.connectors.file_opener import FileOpener
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
 from topo.connectors.line_reader import LineReader, mark_of
@@ -189,6 +190,7 @@ class FilesSpout(PartitionedSpout):
         self._rotated.know(context.committed_position or ())
         self._read_file = self._reader()
         self._context, self._collector = context, collector
+        self._opener = FileOpener(self._folder.open, self._folder.threads if context.has_helper_thread else 0, self._wake)
         if self._max_age_s is not None:
             stored = context.committed_position
             self._ages = FileAges(
@@ -200,6 +202,16 @@ class FilesSpout(PartitionedSpout):
                 self._left_out,
             )
         super().open(context, collector)
+
+    def close(self) -> None:
+        """Close the reader, and open no more files."""
+        super().close()
+        if self._loop is not None:
+            self._opener.close()
+
+    def _wake(self) -> None:
+        if self._context.executor is not None:
+            self._context.executor.execute(lambda: None, "a file is open")
 
     def reader(self, context: TaskContext) -> PartitionReader:
         """Return a reader that has a limited number of files open, but for files without an end."""
@@ -321,13 +333,20 @@ class FilesSpout(PartitionedSpout):
     def _records(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         name = partition.name
         unreadable = f"file {name!r} cannot be read"
-        with naming(unreadable):
-            identity = self._folder.identity(name)
-        place, known = (0, identity) if position is None else position
-        if identity != known:
-            raise _changed(name, f"after it had been read up to place {place}")
+        opening = self._opener.open(name)
+        try:
+            while not opening.done():
+                yield None
+            with naming(unreadable):
+                opened = opening.result()
+        finally:
+            opening.cancel()
+        identity = opened.identity
         last = position
-        with naming(unreadable), self._folder.open(name) as file:
+        with naming(unreadable), opened.file as file:
+            place, known = (0, identity) if position is None else position
+            if identity != known:
+                raise _changed(name, f"after it had been read up to place {place}")
             for chunk in self._read_file(unpacked_file(file, name), place):
                 if self._format != "parquet":
                     self._unread.reached(name, file.tell())
@@ -344,7 +363,7 @@ class FilesSpout(PartitionedSpout):
                     yield BadRecord(record, last, error)
         # A file that was removed meanwhile was read to its end.
         with naming(unreadable), suppress(FileNotFoundError):
-            if self._folder.identity(name) != identity:
+            if not opened.is_whole and self._folder.identity(name) != identity:
                 raise _changed(name, "while it was read")
         self._unread.ended(name)
         self._ends[name] = last
