@@ -31,7 +31,7 @@ EXTRAS = {
 }
 """The extras of pyproject.toml that a message can ask for."""
 
-WORKER = ("msgpack>=1.2.1,<2", "msgspec>=0.21,<0.23", "pyzmq>=27.2,<28")
+WORKER = ("msgpack>=1.2.1,<2", "msgspec>=0.21,<0.24", "pyzmq>=27.2,<28")
 """The packages that a worker imports and that cannot be shipped to a host, since they hold compiled modules."""
 
 
