@@ -60,6 +60,10 @@ class OperatorProcessContext(TimerClocks):
     def state(self) -> KeyedState:
         return self._operator.state
 
+    def stamp_output(self, timestamp: int) -> None:
+        """Give the rest of the output of this call another timestamp."""
+        self._operator.timestamp = timestamp
+
     def register_event_time_timer(self, timestamp: int) -> None:
         """Have `on_timer` called for this key when the watermark reaches `timestamp` (ms); at the next one if that is past.
 

@@ -240,7 +240,8 @@ class IntervalJoin(_Pairing):
         mine, others = (self.lefts, self.rights) if record.left else (self.rights, self.lefts)
         first, last = (at - self._before, at + self._after) if record.left else (at - self._after, at + self._before)
         start, partners = others.between(first, last)
-        for _time, other, _ in partners:
+        for time, other, _ in partners:
+            context.stamp_output(max(at, time))  # whichever of the two has arrived first
             left, right = (packed, other) if record.left else (other, packed)
             self._pairs.join(left, (right,), context, out)
         # Behind the calls: with `at_least_once` nothing undoes changes of state, and without a pair a left record comes alone.

@@ -202,3 +202,22 @@ def test_a_left_record_whose_only_pair_is_given_up_comes_without_a_partner(deliv
     test = TopologyTest(build, sources={"left": [100, 1_000, PAUSE("1s"), END], "right": [PAUSE("500ms"), 101, 2_000, END]})
     test.run()
     assert found == [100, 1_000] and len(test.dead_letters()) == 1
+
+
+@pytest.mark.parametrize("first", ["order", "payment"])
+def test_a_pair_of_an_interval_join_has_the_later_time_of_its_two_records(first: str) -> None:
+    # It was the time of the record that arrived last, so windows behind the join went by the order of arrival.
+    with StreamTest() as test:
+        orders, payments = test.source(Order), test.source(Payment, "payments")
+        by_order = payments.stream.key_by(lambda payment: payment.order)
+        pairs = orders.stream.key_by(lambda order: order.id).interval_join(by_order, pair, after="10ms", name="pairs")
+        seen = test.collect(pairs.window(Tumbling("10ms")).count(name="counts").values())
+        if first == "order":
+            orders.send(Order("a", [], 8), at=8)
+        payments.send(Payment("a", 1, 9), at=9)
+        payments.send(Payment("a", 1, 12), at=12)
+        if first == "payment":
+            orders.send(Order("a", [], 8), at=8)
+        orders.end()
+        payments.end()
+        assert [(window.start, window.value) for window in seen.all] == [(0, 1), (10, 1)]
