@@ -26,6 +26,16 @@ class WithRequiredFields:
     missing_field_fix = ""
 
 
+class WithOwnFile:
+    """A sink whose file no other component writes to, which is checked when a topology is built.
+
+    Attributes:
+        own_file: its path, without links; "" for none.
+    """
+
+    own_file = ""
+
+
 class Collector(Protocol):
     """The collector of a `Bolt`, which emits and acks with it. The engine passes it to `prepare`.
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from topo.api.bolt import WithOwnFile
 from topo.api.context import TaskContext
 from topo.api.tuples import Tuple
 from topo.api.two_phase import NotPublishedError, TwoPhaseSink
@@ -26,13 +27,13 @@ _STAGED = re.compile(r"(?P<task>\d+)(\.(?P<writer>.+))?\.[0-9a-f]{12}\.\d+(\.at\
 """What follows `.NAME.staged.`; earlier versions have named no writer."""
 
 
-class JsonLinesSink(TwoPhaseSink):
+class JsonLinesSink(TwoPhaseSink, WithOwnFile):
     """Appends one line of JSON for each tuple, an object of its fields.
 
     Decimals, UUIDs, moments and durations become texts, bytes base64, sets and numpy's arrays lists, enums their value,
     dataclasses objects, and floats that are no number `null`. A tuple with any other value fails; the error names the field.
 
-    One task writes to `path`; of several, task n writes to `path.n`.
+    One task writes to `path`; of several, task n writes to `path.n`. A topology with two sinks of one path is refused.
 
     With `exactly_once` lines are staged in hidden files beside it, `.NAME.staged.TASK.TOPOLOGY.COMPONENT.PROCESS.NUMBER`, and
     appended when their checkpoint is complete: the file has each line once, and none that may be taken back. Every worker must
@@ -57,6 +58,7 @@ class JsonLinesSink(TwoPhaseSink):
         """
         super().__init__(max_batch=max_batch, flush_interval=flush_interval)
         self._path = Path(path)
+        self.own_file = os.path.realpath(path)
 
     def open(self, context: TaskContext) -> None:
         """Make the file; take away a line that a killed process has left half written."""

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, Final
 
-from topo.api.bolt import BasicBolt, Bolt, WithRequiredFields
+from topo.api.bolt import BasicBolt, Bolt, WithOwnFile, WithRequiredFields
 from topo.api.component import Component
 from topo.api.groupings import Custom, CustomGrouping, Direct, Fields, Grouping, PartialKey
 from topo.api.hooks import Hook
@@ -81,6 +81,7 @@ def problems_of(topology: Topology) -> list[str]:
     found += operator_problems(specs, streams, config)
     found += batch_problems(specs, streams)
     found += event_time_problems(specs, streams)
+    found += _shared_files(specs)
     found += _carried_types(topology)
     given: Sequence[Any] = topology.hooks
     for hook in given:
@@ -319,6 +320,20 @@ def _missing_fields(spec: ComponentSpec, declared: Input, outputs: Sequence[Stre
                     where = f"stream {stream.name!r} of {declared.source!r}"
                     hint = f"{_hint(field, stream.fields)}{component.missing_field_fix}"
                     yield f"it needs the field {field!r}, which {where} does not have{hint}"
+
+
+def _shared_files(specs: Iterable[ComponentSpec]) -> Iterator[str]:
+    """Yield the sinks that would overwrite lines of another one."""
+    first: dict[str, str] = {}
+    for spec in specs:
+        sink: Any = spec.component
+        if not isinstance(sink, WithOwnFile) or not sink.own_file:
+            continue
+        if (other := first.setdefault(sink.own_file, spec.id)) != spec.id:
+            yield (
+                f"bolt {spec.id!r}: it writes to {sink.own_file}, as {other!r} does, and each would overwrite lines of the "
+                "other; give it another file, or let one sink read both inputs"
+            )
 
 
 def _hint(name: Any, known: Sequence[str]) -> str:

@@ -49,6 +49,7 @@ class CollectSink(JsonLinesSink):
 
     def __init__(self) -> None:
         super().__init__("collected")
+        self.own_file = ""  # `open` chooses it
 
     def open(self, context: TaskContext) -> None:
         """Find the folder.
