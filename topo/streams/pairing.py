@@ -29,6 +29,24 @@ from topo.streams.type_names import K, T_co
 _OF_RECORD = ("map", "flat_map", "async_map", "enrich")
 """Operators whose function is given the record first."""
 
+_MADE_BY = {
+    "WindowedStream": "choose the result of its windows before, such as count(), top_n(...) or process(f)",
+    "ConnectedStreams": "put process(CoProcess()) before it",
+    "Table": "give the table to join_table(...), or put changes() before it",
+    "BroadcastTable": "give the table to enrich(table, f) of the stream that reads it",
+}
+"""How a stream is made of what is none yet, by class."""
+
+
+class NoStream:
+    """Names the call that is missing where what is no stream yet is taken for one."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            fix = "" if name.startswith("_") else f"; {_MADE_BY[type(self).__name__]}"
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}{fix}", name=name, obj=self)
+
 
 class Drawn:
     """What all streams have: the graph, and the output of a node that they stand for."""
@@ -117,7 +135,7 @@ class Drawn:
         return collected.results
 
 
-class BroadcastTable(Generic[K, T_co]):
+class BroadcastTable(NoStream, Generic[K, T_co]):
     """The latest record of each key, in every task. Made by `broadcast`."""
 
     def __init__(self, rows: Drawn) -> None:

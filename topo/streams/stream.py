@@ -17,6 +17,7 @@ from topo.streams.joins import CoProcess
 from topo.streams.pairing import (
     BroadcastTable,
     Drawn,
+    NoStream,
     connected,
     enriched,
     interval_joined,
@@ -349,7 +350,7 @@ class KeyedStream(DrawnStream, Generic[K, T_co]):
         return KeyedStream(self._graph, table_joined(self, table, function, as_of, late, of, name, outer=True))
 
 
-class Table(Generic[K, T_co]):
+class Table(NoStream, Generic[K, T_co]):
     """The latest record of each key. Made by `latest`."""
 
     def __init__(self, stream: KeyedStream[K, T_co], deleted: Callable[[T_co], object] | None) -> None:
@@ -360,7 +361,7 @@ class Table(Generic[K, T_co]):
         return KeyedStream(self._stream._graph, table_changes(self, name))
 
 
-class ConnectedStreams(Generic[K, T, U]):
+class ConnectedStreams(NoStream, Generic[K, T, U]):
     """Two streams with keys of one type. Made by `connect`."""
 
     def __init__(self, left: KeyedStream[K, T], right: KeyedStream[K, U]) -> None:
@@ -371,7 +372,7 @@ class ConnectedStreams(Generic[K, T, U]):
         return KeyedStream(self._left._graph, connected(self._left, self._right, process, of, name))
 
 
-class WindowedStream(Generic[K, T]):
+class WindowedStream(NoStream, Generic[K, T]):
     """Records of each key in windows; its methods choose the result of a window."""
 
     def __init__(self, keyed: KeyedStream[K, T], settings: dict[str, Any]) -> None:

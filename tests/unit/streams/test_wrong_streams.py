@@ -46,6 +46,23 @@ def test_two_streams_meet_by_key_only(call: Callable[[Any, Any], object], given:
         (lambda _left, right: right.count(), r"a Stream has no 'count'; put key_by\(\.\.\.\) before it"),
         (lambda _left, right: right.window(Tumbling("1s")), r"a Stream has no 'window'; put key_by\(\.\.\.\) before it"),
         (lambda left, _right: left.batch(5), r"a KeyedStream has no 'batch'; put values\(\) or entries\(\) before it"),
+        (
+            lambda left, _right: left.window(Tumbling("1s")).to(print),
+            r"a WindowedStream has no 'to'; choose the result of its windows",
+        ),
+        (
+            lambda left, _right: left.connect(left).map(str),
+            r"a ConnectedStreams has no 'map'; put process\(CoProcess\(\)\) before it",
+        ),
+        (
+            lambda left, _right: left.latest().to(print),
+            r"a Table has no 'to'; give the table to join_table\(\.\.\.\), or put changes",
+        ),
+        (
+            lambda _left, right: right.broadcast(str).to(print),
+            r"a BroadcastTable has no 'to'; give the table to enrich\(table, f\)",
+        ),
+        (lambda left, _right: left.latest().__len__(), "a Table has no '__len__'$"),
         (lambda left, _right: left.mapp(max), "a KeyedStream has no 'mapp'$"),
         (lambda left, _right: left.__len__(), "a KeyedStream has no '__len__'$"),
     ],
