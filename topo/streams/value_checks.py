@@ -6,11 +6,13 @@ import logging
 import math
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
 from topo.errors import UserError
 from topo.streams.functions import list_problem
+from topo.streams.records import has_fields
 
 _log = logging.getLogger("topo.streams")
 KEYS = frozenset({str, int, bytes, bool, type(None)})
@@ -50,13 +52,22 @@ class TimeCheck:
             _log.warning("%s was given %d, which looks like seconds; it takes milliseconds: multiply by 1000", self._label, given)
 
 
+def _key_of(given: object) -> str:
+    """Return what to give in the place of this key; "" where that is not known."""
+    if isinstance(given, Enum):
+        return ": give its .value or .name"
+    if isinstance(given, tuple | list):
+        return ": give tuple(...) of it"
+    return ": give a tuple of the fields that count" if has_fields(type(given)) else ""
+
+
 def check_key(key: Any) -> None:
     """Refuse what cannot be a key: it would arrive as something else, or not in the same task each time."""
     if type(key) is tuple:
         for part in key:
             check_key(part)
     elif type(key) not in KEYS and type(key) not in _OTHER_KEYS:
-        fix = "a key is a str, int, float, bool, bytes, None, a date or time, a Decimal, a UUID, or a tuple of these"
-        raise UserError(f"the key function returned {key!r:.80} ({type(key).__name__}); {fix}")
+        kinds = "a str, int, float, bool, bytes, None, a date or time, a Decimal, a UUID, or a tuple of these"
+        raise UserError(f"the key function returned {key!r:.80} ({type(key).__name__}); a key is {kinds}{_key_of(key)}")
     elif (isinstance(key, float) and math.isnan(key)) or (isinstance(key, Decimal) and key.is_nan()):
         raise UserError("the key function returned NaN, which is not equal to itself; filter such records out before")

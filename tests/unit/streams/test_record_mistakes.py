@@ -39,6 +39,21 @@ def test_a_value_that_cannot_be_a_key_fails_its_record(key: Any) -> None:
     assert error.message.startswith("the key function returned ") and error.file.endswith("test_record_mistakes.py")
 
 
+@pytest.mark.parametrize(
+    ("key", "fix"),
+    [
+        (Color.RED, "of these: give its .value or .name"),
+        (Total(1), "of these: give tuple(...) of it"),
+        ((1, [2]), "of these: give tuple(...) of it"),
+        (Click("ann", 1), "of these: give a tuple of the fields that count"),
+        ({1}, "of these"),
+    ],
+)
+def test_the_refusal_of_a_key_names_what_to_give(key: Any, fix: str) -> None:
+    (error,) = run(lambda flow: flow.from_iterable(["a"]).key_by(lambda _word: key).count().to(print), attempts=1).errors()
+    assert error.message.endswith(fix)
+
+
 def test_a_record_that_a_source_cannot_send_is_reported_without_a_line_of_generated_code() -> None:
     def draw(flow: StreamBuilder) -> None:
         flow.from_iterable(lambda: [["a"]]).to(print)
