@@ -87,14 +87,13 @@ class Tag:
 class CoProcess(KeyedProcess[K, Sided, R], Generic[K, A, B, R]):
     """A function of each record of two streams with the same key, with state and timers that both share.
 
-    State is declared on the class, as for a `KeyedProcess`. An `open` of your own calls `super().open()`.
+    State is declared on the class, as for a `KeyedProcess`.
     """
 
     sides: tuple[Any, Any] = (None, None)
     """Types of the left and the right records; set when the program is drawn."""
 
-    def open(self) -> None:
-        """Compile how records are read."""
+    def _prepare(self) -> None:
         self._left, self._right = (layout_of(record).unpacker() for record in self.sides)
 
     @abstractmethod

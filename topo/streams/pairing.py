@@ -35,11 +35,11 @@ _MADE_BY = {
     "Table": "give the table to join_table(...), or put changes() before it",
     "BroadcastTable": "give the table to enrich(table, f) of the stream that reads it",
 }
-"""How a stream is made of what is none yet, by class."""
+"""How a stream is made of an object that is none yet, by class."""
 
 
 class NoStream:
-    """Names the call that is missing where what is no stream yet is taken for one."""
+    """Names the missing call where an object that is no stream yet is taken for one."""
 
     if not TYPE_CHECKING:
 

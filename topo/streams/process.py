@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import timedelta
-from typing import Any, Final, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, overload
 
 from topo.api.operator_bolts import TimerContext
 from topo.errors import UserError
@@ -53,6 +53,9 @@ class KeyedProcess(ABC, Generic[K, T, R]):
     _emits_state = True
     """Whether a record that it emits may be an object of its state."""
 
+    def _prepare(self) -> None:
+        """Called before `open`, which classes of users override."""
+
     def open(self) -> None:
         """Called once in each task before everything else. State has no key yet."""
 
@@ -84,6 +87,14 @@ class KeyedDeclaration(Generic[V]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
+
+    if not TYPE_CHECKING:  # mypy refuses the assignment
+
+        def __set__(self, process: object, value: object) -> None:
+            # Without a __get__ beside it reading costs nothing: it finds the handle, which is in the object's own dict.
+            call = {"list": "add", "map": "put"}.get(self.method, "set")
+            what = f"the state {self.name!r} was assigned {value!r:.80}, which all keys would share"
+            raise UserError(f"{what}; use self.{self.name}.{call}(...)")
 
     def installed(self, state: Any, place: str) -> Any:
         """Return the handle for a task.

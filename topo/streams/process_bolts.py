@@ -8,6 +8,7 @@ from typing import Any
 
 from topo.api.operator_bolts import ProcessBolt, ProcessCollector, ProcessContext
 from topo.api.tuples import Tuple
+from topo.errors import UserError
 from topo.ids import is_replayed
 from topo.streams.chain import Chain
 from topo.streams.components import OutputFields, reading
@@ -46,6 +47,7 @@ class KeyedProcessBolt(ProcessBolt):
         self._out = _ProcessOutput(runs)
         self._record = self._layout.unpacker(1)
         install(self._user, context.state)
+        self._user._prepare()
         self._user.open()
 
     def process(self, tup: Tuple, context: ProcessContext, collector: ProcessCollector) -> None:
@@ -87,7 +89,12 @@ class _ProcessOutput:
         self._main(self.key, record, self.collect)
 
     def side(self, tag: SideOutput[Any], record: Any) -> None:
-        if (run := self._sides.get(tag.name)) is not None:
+        try:
+            run = self._sides.get(tag.name)
+        except AttributeError:
+            what = f"out.side takes a tag, a SideOutput('name', type), and the record; got {tag!r:.60}"
+            raise UserError(what) from None
+        if run is not None:
             run(self.key, record, self.collect)
 
     @property
