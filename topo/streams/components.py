@@ -183,7 +183,7 @@ class RunningBolt(StatefulBolt):
         """Compile the chain."""
         space: dict[str, Any] = {"state": self._state, "changed": self._changed, "MISSING": MISSING, "own": own_copy}
         space |= {"function": self._function, "initial": self._initial, "is_none": self._is_none}
-        check = space["check"] = self._state_layout.state_check(self.chain.label)
+        check = space["check"] = self._state_layout.state_check(self.chain.label, given=self._kind == "reduce")
         self._pack = self._state_layout.packer(self.chain.label)
         if self._function is not None and context.check_state is not None:
             first = partial(self._check_first, check, context.check_state)

@@ -33,6 +33,9 @@ _OF_PARTS = (Union, types.UnionType, tuple, dict, set, frozenset, Collection, Se
 VALUE = "value"
 KEY = "key"
 """Name of the field that holds the key."""
+_BEFORE = (
+    "declare it where the records are made, as by of=dict[str, list[int]] there, or by map(..., of=...) before this operator"
+)
 _MERGED = "streams of several types are merged: make one type of them before, as by map(..., of=...)"
 
 
@@ -131,17 +134,17 @@ class Layout:
             values = ["row"]
         return _made(f"lambda row: {self.unpacked(values, space, 'record')}", space)
 
-    def keeper(self, place: str, *, merged: bool = False) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    def keeper(self, place: str, **known: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """Return the functions that make a value for state of a record, and a record of the value, which has the fields' names.
 
         Args:
             place: of the operator, or of the state, for errors.
-            merged: as for `packer`.
+            known: `merged` and `given` of `check_unknown`.
         """
         pack = self.packer(place)
         if not self.attributes:
             if self.kinds == (None,) and self.record not in SCALARS:
-                return check_unknown(place, of_state=True, merged=merged), lambda value: value
+                return check_unknown(place, of_state=True, **known), lambda value: value
             return pack, self.unpacker()
         names = ",".join(self.attributes)
         readers = {names: self.unpacker(1)}
@@ -185,14 +188,14 @@ class Layout:
         values = [f"row[{stored.index(name)}]" for name in names]
         return _made(f"lambda row: {part.unpacked(values, space, 'record')}", space)
 
-    def state_check(self, place: str) -> Callable[[Any], Any] | None:
+    def state_check(self, place: str, *, given: bool = False) -> Callable[[Any], Any] | None:
         """Return the check of records that are kept in state: it raises for what a checkpoint would not give back as it was.
 
-        None where values are converted on the way. A scalar needs no check.
+        None where values are converted on the way. A scalar needs no check. `given` as for `keeper`.
         """
         if self.attributes:
             return self.class_check(place)
-        return check_unknown(place, of_state=True) if self.kinds == (None,) else None
+        return check_unknown(place, of_state=True, given=given) if self.kinds == (None,) else None
 
     def class_check(self, place: str) -> Callable[[Any], Any]:
         """Return the check of records whose type has fields: it returns the record, or raises."""
@@ -401,13 +404,14 @@ def _check_convertible(kind: Any) -> None:
         raise UserError(f"values of {kind} cannot be made again on arrival: {why}") from error
 
 
-def check_unknown(place: str, *, of_state: bool = False, merged: bool = False) -> Callable[[Any], Any]:
+def check_unknown(place: str, *, of_state: bool = False, merged: bool = False, given: bool = False) -> Callable[[Any], Any]:
     """Return the check of records whose type is not known where they leave their task: it returns the record, or raises.
 
     Args:
         place: of the operator, for the error.
         of_state: the records are kept in state. Then the parts of dicts and sets are checked, too.
         merged: they are of merged streams of several types.
+        given: the operator is given them, and does not declare their type.
 
     Raises:
         UserError: the record would arrive as something else.
@@ -431,7 +435,7 @@ def check_unknown(place: str, *, of_state: bool = False, merged: bool = False) -
                 what = f"{gives}, and its type is not known here, so it would not arrive as one"
                 fix = f"of={_declared(record)}" + (", or of=dict[str, list[int]] for one within a dict" if of_state else "")
                 fix = f"declare it: {fix}, or annotate the return type of the function"
-                raise UserError(f"{what}; {_MERGED if merged else fix}")
+                raise UserError(f"{what}; {_MERGED if merged else _BEFORE if given else fix}")
             admitted.add(cls)
         return part
 

@@ -186,7 +186,7 @@ class ReduceRecords(Aggregate[Any, Any]):
 
     def __init__(self, function: Callable[[Any, Any], Any], layout: Layout, place: str) -> None:
         self._function, self._layout = function, layout
-        self._pack, self._unpack = layout.keeper(place)
+        self._pack, self._unpack = layout.keeper(place, given=True)
 
     def create(self) -> Any:
         return ()
@@ -210,7 +210,7 @@ class TopRecords(Aggregate[Any, Any]):
 
     def __init__(self, n: int, by: Callable[[Any], Any], layout: Layout, place: str) -> None:
         self._n, self._by = n, by
-        self._pack, self._unpack = layout.keeper(place)
+        self._pack, self._unpack = layout.keeper(place, given=True)
 
     def create(self) -> Any:
         return ()

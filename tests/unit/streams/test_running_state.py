@@ -17,7 +17,7 @@ from topo import UserError
 from topo.api.context import TaskContext
 from topo.api.streams import declared_streams
 from topo.emission.collectors import AnchoringCollector
-from topo.streams import AT_END, EACH, StreamBuilder, every
+from topo.streams import AT_END, EACH, KeyedStream, Rows, StreamBuilder, every
 from topo.streams.chain import Chain, Leaf, Maker
 from topo.streams.components import RunningBolt
 from topo.streams.graph import Site
@@ -119,6 +119,36 @@ def test_state_that_a_checkpoint_would_change_fails_its_record(initial: Any, fol
 
     (error,) = run(draw, {"items": ["a"]}, attempts=1).errors()
     assert "keeps a list, and its type is not known here" in error.message and "of=dict[str, list[int]]" in error.message
+
+
+def tags_of_both(first: Any, second: Any) -> Any:
+    return {"tags": [*first["tags"], *second["tags"]]}
+
+
+@pytest.mark.parametrize("of", [None, dict[str, list[str]]])
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        lambda keyed: keyed.reduce(tags_of_both, emit=AT_END, name="both").values(),
+        lambda keyed: keyed.window(Rows(2)).reduce(tags_of_both, name="both").values().map(lambda window: window.value),
+    ],
+    ids=["running", "window"],
+)
+def test_the_type_of_what_reduce_keeps_is_declared_where_its_records_are_made(
+    reduce: Callable[[KeyedStream[str, Any]], Any], of: Any
+) -> None:
+    """The advice was to declare it at the `reduce`, which does not take a type."""
+    seen: list[Any] = []
+
+    def draw(flow: StreamBuilder) -> None:
+        tags: list[Any] = [{"tags": ["x"]}, {"tags": ["y"]}]
+        reduce(flow.from_iterable(tags, of=of).key_by(lambda _record: "k")).to(seen.append)
+
+    errors = run(draw, attempts=1).errors()
+    if of is None:
+        assert errors[0].message.endswith("or by map(..., of=...) before this operator")
+    else:
+        assert (seen, errors) == ([{"tags": ["x", "y"]}], [])
 
 
 @dataclass
