@@ -67,12 +67,17 @@ def _methods(cls: type) -> Iterator[tuple[str, Any]]:
             function = value.fget if isinstance(value, property) else value
             if not name.startswith("_") and inspect.isfunction(function) and name not in seen:
                 seen.add(name)
-                yield name, function
+                yield name, value
 
 
 def _call(name: str, function: Any, *, heading: bool = True) -> Iterator[str]:
     if heading:
         yield f"### {name}"
+    if isinstance(function, property):
+        reader: Any = function.fget
+        yield f"    {name}: {inspect.signature(reader).return_annotation}"
+        yield _text(function)
+        return
     variants = get_overloads(function) or [function]
     yield "\n".join(f"    {name}{_signature(one)}" for one in variants)
     yield _text(function)
