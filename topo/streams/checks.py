@@ -281,6 +281,9 @@ def _window_kind(settings: Mapping[str, Any]) -> Iterator[str]:
         kinds = "Tumbling, Sliding or Session" if is_join else "Tumbling, Sliding, Session or Rows"
         what = f"window takes {kinds}; got a {type(window).__name__}"
         yield f"{what}. For other windows give a WindowBolt to through(...)"
+    elif not is_join and not window.is_event_time and (settings["lateness"] != "0s" or settings["sides"]):
+        name = "late" if settings["sides"] else "lateness"
+        yield f"{name}= goes by event time, and no record is late for windows with clock='processing'; leave it out"
 
 
 def _two_sides(node: Node) -> Iterator[str]:

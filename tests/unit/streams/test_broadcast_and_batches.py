@@ -127,6 +127,7 @@ def test_mistakes_in_batches_tables_and_windows_by_number_are_found_at_build() -
     words.batch(0, within="0s").to(print)
     by_word = words.key_by(str.lower)
     by_word.window(Rows(2), early="1s").count(name="rows").to(print)
+    by_word.window(Tumbling("1s", clock="processing"), lateness="1s").count(name="clock").to(print)
     by_word.window(Rows(2)).count(name="timeless").window(Tumbling("1s")).count(name="timed").to(print)
     words.enrich(words.broadcast(lambda: "a"), lambda word: word).to(print)  # type: ignore[arg-type,misc]
     with pytest.raises(TopologyError) as caught:
@@ -136,6 +137,7 @@ def test_mistakes_in_batches_tables_and_windows_by_number_are_found_at_build() -
         "batch(0) must have a whole number, 1 or more",
         "within='0s' must be above zero",
         "early= goes by time, and Rows by the number of records",
+        "lateness= goes by event time, and no record is late for windows with clock='processing'",
         "goes by event time, but the records of window 'timeless'",
         "broadcast calls its function with 1 (record)",
         "enrich calls its function with 2 (record, table)",
