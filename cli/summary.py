@@ -36,6 +36,9 @@ def summary_text(status: StatusReport, exit_code: int) -> Text:
     )
     for label, name in _TOTALS:
         text.append(_line(label, count(totals.get(name, 0))))
+    if lost := _lost_tuples(status):
+        shown = ", ".join(f"{count(number)} of {name}" for name, number in lost.items())
+        text.append(_line("tuples lost", f"{count(sum(lost.values()))}: {shown}"))
     text.append(_line("restarts", count(status["restarts"])))
     mean_s = max(uptime_s, 1e-9)
     rates = f"{rate(totals['acked'] / mean_s)} messages acked/s, {rate(totals['executed'] / mean_s)} tuples executed/s"
@@ -47,6 +50,17 @@ def summary_text(status: StatusReport, exit_code: int) -> Text:
         text.append(f"{note}\n", "yellow")
     text.rstrip()
     return text
+
+
+def _lost_tuples(status: StatusReport) -> dict[str, int]:
+    """Return, by component, the tuples that bolts have failed and rows that were not sent, where nothing is tracked."""
+    if any(row["kind"] == "acker" for row in status["components"]):
+        return {}
+    lost = {}
+    for row in status["components"]:
+        names = ("unsent",) if row["kind"] == "spout" else ("failed", "unsent")
+        lost[row["component"]] = sum(row["counters"].get(name, 0) for name in names)
+    return {name: number for name, number in lost.items() if number}
 
 
 def notes(status: StatusReport) -> list[str]:

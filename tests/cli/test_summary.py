@@ -35,6 +35,17 @@ def test_the_summary_tells_what_became_of_the_messages_and_how_fast() -> None:
     assert lines["acked within"] == "p50 1ms, p99 20ms"
 
 
+def test_the_summary_counts_the_tuples_that_are_lost_where_nothing_is_tracked() -> None:
+    """Its `failed` counts messages, of which none fails then."""
+    components = [
+        {"component": "lines", "kind": "spout", "counters": {"failed": 0, "unsent": 1}},
+        {"component": "publish", "kind": "bolt", "counters": {"failed": 1200, "unsent": 0}},
+        {"component": "count", "kind": "bolt", "counters": {"failed": 0}},
+    ]
+    assert "\n  tuples lost     1,201: 1 of lines, 1,200 of publish\n" in summary_text(status(components=components), 0).plain
+    assert "tuples lost" not in summary_text(status(), 0).plain
+
+
 def test_a_run_that_lost_nothing_has_no_notes() -> None:
     assert notes(status()) == []
 
