@@ -184,7 +184,7 @@ def worker_row(master: TopologyMaster, slot: Slot, now: float) -> dict[str, Any]
         "worker": slot.worker,
         "state": slot.state.value,
         "incarnation": slot.incarnation,
-        "pid": slot.pid,
+        "pid": slot.pid or None,
         "host": slot.host,
         "tasks": list(slot.tasks),
         "busy_in": slot.busy_in,

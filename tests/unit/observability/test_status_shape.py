@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.observability.test_overview import Pass
 from topo import IterableSpout, ProcessBolt, TopologyBuilder
+from topo.ids import WorkerId
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.observability.status import describe, never_ran
 from topo.testing import TopologyTest
@@ -50,6 +51,13 @@ def test_status_has_every_figure_before_the_first_heartbeat(delivery: str) -> No
             assert before["latencies_s"].keys() == after["latencies_s"].keys(), name
             assert not any(before["counters"].values())
     assert shape(first["workers"]) == shape(later["workers"])
+
+
+def test_a_worker_that_has_not_started_has_no_process_id() -> None:
+    """With 0 a script's `kill` would end the script's own processes."""
+    cluster = run_of("at_least_once")._cluster
+    cluster.master.membership.slots[WorkerId(0)].pid = 0
+    assert describe(cluster.master, 0.0)["workers"][0]["pid"] is None
 
 
 def test_status_of_a_topology_that_could_not_begin_has_the_same_keys() -> None:
