@@ -33,7 +33,7 @@ Stacks = Sequence[Mapping[str, Any]]
 )
 @name_argument
 @click.argument("component", metavar="COMPONENT")
-@click.option("--task", type=click.IntRange(min=0), help="Only this task of the component, counted from 0.")
+@click.option("--task", type=click.IntRange(0, 10**9), help="Only this task of the component, counted from 0.")
 @click.option("--seconds", type=TimeSpan(least=0.5, most=600), default="10s", show_default=True, help="How long.")
 @click.option("--rate", type=click.IntRange(1, 1000), default=100, show_default=True, help="Samples a second.")
 @click.option("--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True, help="wall includes waiting.")

@@ -11,6 +11,7 @@ import msgpack
 
 from topo.checkpoint.encoding import TaskSnapshot, unpack
 from topo.checkpoint.manifest import Manifest, name_of
+from topo.dead_letters.pending import STATE_KEY
 from topo.errors import FrameError, NotFoundError
 from topo.storage.checkpoint_store import locate, nothing_in, open_store, topology_of
 from topo.storage.state_folder import near_misses
@@ -119,6 +120,7 @@ def _task(snapshot: TaskSnapshot, size: int) -> dict[str, Any]:
 
 
 _TIMER = "timer "
+_NAMES = {STATE_KEY: "dead_letters"}
 _OWN = "user"
 """The value that a StatefulBolt returned from `snapshot`, packed by its task."""
 
@@ -134,7 +136,7 @@ def _entries(snapshot: TaskSnapshot) -> Iterator[tuple[str, str, str, str]]:
 
 def _values(snapshot: TaskSnapshot) -> Iterator[tuple[str, str]]:
     for name, value in snapshot.values.items():
-        yield name, _shown(unpack(value, TYPES) if name == _OWN and isinstance(value, bytes) else value)
+        yield _NAMES.get(name, name), _shown(unpack(value, TYPES) if name == _OWN and isinstance(value, bytes) else value)
 
 
 def _keyed(snapshot: TaskSnapshot) -> Iterator[tuple[str, Any, Any, Any]]:

@@ -15,6 +15,7 @@ from tests.submissions import ended_summary, small_plan, store_submission
 from topo.checkpoint.encoding import TaskSnapshot, encode_snapshot, pack
 from topo.checkpoint.manifest import ComponentFigures, ComponentShape, Manifest, Part
 from topo.checkpoint.rows import CheckpointRow
+from topo.dead_letters.pending import STATE_KEY
 from topo.ids import TaskId
 from topo.storage.checkpoint_store import CheckpointStore, open_store
 from topo.storage.state_folder import StateFolder, TopologyFolder, write_atomically
@@ -34,7 +35,7 @@ def complete(store: CheckpointStore, number: int, *, is_savepoint: bool = False)
         TaskSnapshot("lines", TaskId(1), 0, 1, {}, {"source": {"position": 17}}),
         TaskSnapshot("delays", TaskId(2), 0, 2, {3: pack(KEYED, TYPES)}, {"own": ()}),
         TaskSnapshot("delays", TaskId(3), 1, 2, {}, {"own": ("waiting",)}),
-        TaskSnapshot("mine", TaskId(4), 0, 1, {5: pack(pack([("a", 1), ("b", 2)], TYPES), TYPES)}, {}),
+        TaskSnapshot("mine", TaskId(4), 0, 1, {5: pack(pack([("a", 1), ("b", 2)], TYPES), TYPES)}, {STATE_KEY: ()}),
     ]
     parts = []
     for snapshot in snapshots:
@@ -143,6 +144,7 @@ def test_a_savepoint_is_shown_task_by_task(capsys: pytest.CaptureFixture[str], s
     assert (rows["delays[0]"]["states"], rows["delays[0]"]["timers"], rows["delays[0]"]["key_groups"]) == ({"sum": 2}, 1, 1)
     assert rows["mine[0]"]["states"] == {"user": 2}
     assert rows["lines[0]"]["values"] == {"source": "{'position': 17}"}
+    assert rows["mine[0]"]["values"] == {"dead_letters": "()"}
     result = call(capsys, "state", "show", save)
     assert call(capsys, "state", save).out == result.out
     assert "savepoint 7 of flights" in result.err
@@ -164,7 +166,7 @@ def test_the_state_of_a_component_is_shown_entry_by_entry(capsys: pytest.Capture
     ]
     result = call(capsys, "state", "show", save, "--component", "mine", "-n", "1")
     assert "'a'" in result.out and "'b'" not in result.out
-    assert "the first 1 of 2" in result.err
+    assert "the first 1 of 3" in result.err
 
 
 def test_looking_changes_nothing(capsys: pytest.CaptureFixture[str], save: Path) -> None:

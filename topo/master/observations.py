@@ -203,7 +203,8 @@ class Observations:
         if index is None:
             return tasks
         if not 0 <= index < len(tasks):
-            raise UserError(f"{component} has {len(tasks)} tasks, 0 to {len(tasks) - 1}; there is no task {index}")
+            known = f"{len(tasks)} tasks, 0 to {len(tasks) - 1}" if tasks[1:] else "1 task, 0"
+            raise UserError(f"{component} has {known}; there is no task {index}")
         return (tasks[index],)
 
     def _tap(self, component: str, spec: dict[str, Any], tasks: tuple[TaskId, ...]) -> Spec:

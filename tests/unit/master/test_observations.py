@@ -178,6 +178,7 @@ def test_rows_that_nobody_has_asked_for_in_time_are_counted(observations: Observ
     [
         ("counts", {}, "watched has no component 'counts'; it has"),
         ("count", {"index": 2}, "count has 2 tasks, 0 to 1; there is no task 2"),
+        ("words", {"index": 1}, "words has 1 task, 0; there is no task 1"),
         ("count", {"stream": "late"}, "count has no stream 'late'; it has default"),
         ("count", {"where": "length > 1"}, "count has no field 'length'; it has count, word"),
         ("count", {"where": "import"}, "is not an expression"),
