@@ -114,6 +114,19 @@ def test_a_component_that_is_hot_only_before_a_hotter_one_is_not_blamed(healthy:
     assert [one.component for one in diagnose(overview)] == ["store"]
 
 
+def test_a_checkpoint_that_storage_or_a_sink_holds_up_is_not_blamed_on_queues(healthy: dict[str, Any]) -> None:
+    overview = copy.deepcopy(healthy)
+    checkpoint_hangs(overview)
+    (found,) = diagnose(overview)
+    assert found.remedy.startswith("barriers queue behind tuples")
+    row(overview, "store")["growing"] = {"errors": 0.5}
+    found = diagnose(overview)[-1]
+    assert (found.kind, found.commands) == ("checkpoint slow", ("topo errors case --component store",))
+    overview |= {"status": "DEGRADED", "reason": "cannot write master.json: No space left on device"}
+    found = diagnose(overview)[-1]
+    assert found.kind == "checkpoint slow" and found.remedy == "fix the reason of DEGRADED first"
+
+
 def checkpoint_without_slow_part(overview: dict[str, Any]) -> None:
     checkpoint_with_much_state(overview)
     overview["checkpoints"]["slowest"] |= {"duration_ms": 10.0, "alignment_ms": 0.0, "pause_ms": 0.0}

@@ -44,17 +44,28 @@ def slow_checkpoints(view: View) -> Iterator[FindingRow]:
     last, slowest, under_way = known["last"], known["slowest"], known["under_way"]
     most_s = 0.5 * view.all["checkpoint_interval_s"]
     if under_way and under_way["since_s"] > most_s and (last is None or under_way["since_s"] > last["duration_s"]):
+        # The first that "the parts of tasks 3 (count), 4 (count)" names.
+        component = under_way["waiting_for"].partition("(")[2].partition(")")[0]
+        remedy, command = _remedy_under_way(view, component)
         yield FindingRow(
-            # The first that "the parts of tasks 3 (count), 4 (count)" names.
-            under_way["waiting_for"].partition("(")[2].partition(")")[0],
+            component,
             f"checkpoint {under_way['checkpoint']} is under way for {seconds(under_way['since_s'])}, and waits for "
             f"{under_way['waiting_for']}",
-            _BARRIERS,
-            (f"topo checkpoints {view.name}",),
+            remedy,
+            (command,),
             {"since_s": under_way["since_s"]},
         )
     elif last and slowest and last["duration_s"] > most_s:
         yield _slow_part(view, last, slowest)
+
+
+def _remedy_under_way(view: View, component: str) -> tuple[str, str]:
+    """Return a remedy for a checkpoint that is under way, and a command: queues are the cause where nothing else is known."""
+    if view.all["status"] == "DEGRADED":
+        return "fix the reason of DEGRADED first", f"topo status {view.name}"
+    if component in view.rows and view.rows[component]["growing"].get("errors"):
+        return f"{component} reports errors, which may hold it up", f"topo errors {view.name} --component {component}"
+    return _BARRIERS, f"topo checkpoints {view.name}"
 
 
 def _slow_part(view: View, last: Mapping[str, Any], slowest: Mapping[str, Any]) -> FindingRow:
