@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from topo.master.links import ENDED_WELL
@@ -81,12 +82,16 @@ def tail_of(path: Path, begin: int = 0) -> str:
 
 
 def why_wordless(output: Path) -> str:
-    """Say why a process that has failed has left no words in its output, if no process can write there; else ""."""
+    """Say why a process that has failed has left no words in its output, if no room is left there for them; else ""."""
+    size = output.stat().st_size if output.exists() else 0
     try:
         with output.open("ab") as file:
-            file.write(b"\n")
+            file.write(bytes(_TAIL_BYTES))
     except OSError as error:
         return f"no last words, since nothing can be written to {output}: {error.strerror}"
+    finally:
+        with suppress(OSError):
+            os.truncate(output, size)
     return ""
 
 

@@ -88,4 +88,7 @@ def test_a_failure_without_words_on_a_full_disk_names_the_disk(tmp_path: Path) -
     with full_disk():
         words = why_wordless(output)
     assert describe_exit(6, words) == f"exit code 6: no last words, since nothing can be written to {output}: File too large"
+    with full_disk(100):
+        assert why_wordless(output), "the last bytes of a disk take no words"
     assert why_wordless(output) == ""
+    assert output.read_bytes() == b""
