@@ -9,6 +9,7 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -85,19 +86,20 @@ def _shown(packed: bytes, codec: Codec) -> str:
         value = codec.unpack_value(packed)
     except Exception as error:
         return json.dumps(f"cannot be shown: {len(packed)} bytes ({error})")
-    for shape in (lambda: value, lambda: _with_texts_as_keys(value), lambda: repr(value)):
+    for shape in (lambda: value, lambda: _with_texts(value), lambda: repr(value)):
         with suppress(Exception):
-            return json.dumps(shape(), default=repr)
+            return json.dumps(shape(), default=repr, allow_nan=False)
     return json.dumps(f"cannot be shown: {len(packed)} bytes")
 
 
-def _with_texts_as_keys(value: Any) -> Any:
+def _with_texts(value: Any) -> Any:
+    """Put texts in place of keys, and of numbers that are not finite, which JSON does not have."""
     if isinstance(value, Mapping):
-        return {_as_key(key): _with_texts_as_keys(one) for key, one in value.items()}
+        return {_as_key(key): _with_texts(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_with_texts_as_keys(one) for one in value]
-    return value
+        return [_with_texts(one) for one in value]
+    return repr(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def _as_key(key: Any) -> Any:
-    return key if isinstance(key, str | int | float | None) else repr(key)
+    return _with_texts(key) if isinstance(key, str | int | float | None) else repr(key)

@@ -67,6 +67,7 @@ def test_a_row_says_what_was_given_up_by_whom_and_why_in_the_users_own_terms() -
         ({b"k": {date(2024, 1, 2): 4}}, {"b'k'": {"datetime.date(2024, 1, 2)": 4}}),
         ([{(1,): date(2024, 1, 2)}], [{"(1,)": "datetime.date(2024, 1, 2)"}]),
         (Point(b"x"), "Point(b'x')"),
+        ({"x": [float("nan"), 1.5], float("-inf"): None}, {"x": ["nan", 1.5], "-inf": None}),
     ],
 )
 def test_values_that_json_does_not_know_are_shown_in_words(value: Any, shown: Any) -> None:
