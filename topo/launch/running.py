@@ -18,7 +18,7 @@ from topo.launch.savepoints import SAVEPOINT_S, end_with_drain, end_with_savepoi
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
 from topo.observability.status import StatusReport
-from topo.storage.state_folder import TopologyFolder, read_json_lines
+from topo.storage.state_folder import TopologyFolder, TopologyIsRunning, read_json_lines
 from topo.storage.submitted import SubmittedTopology, checkpoints_of
 
 _POLL_S = 0.02
@@ -29,10 +29,11 @@ MASTER_S = 30.0
 class RunningTopology:
     """A topology in the background."""
 
-    def __init__(self, folder: TopologyFolder, process: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(self, folder: TopologyFolder, process: subprocess.Popen[bytes] | None = None, submitted_ms: int = 0) -> None:
+        """Keep where it is; with `process` its master was started here, for the submission of `submitted_ms`."""
         self.folder = folder
         self.name = folder.name
-        self._process = process
+        self._process, self._submitted_ms = process, submitted_ms
         self._client = Client.of(folder)
 
     def wait_for_master(self, timeout_s: float | None = MASTER_S) -> None:
@@ -52,6 +53,8 @@ class RunningTopology:
                     return
             if self._process is not None and self._process.poll() is not None and not self.folder.summary.exists():
                 self.folder.lock().release()
+                if SubmittedTopology.read(self.folder).submitted_ms != self._submitted_ms:
+                    raise TopologyIsRunning(f"topology {self.name!r} was submitted again at the same moment, and that one runs")
                 raise TopoEnvironmentError(f"the master of {self.name!r} ended at once; see {self.folder.logs / 'master.out'}")
             time.sleep(_POLL_S)
         raise TopoEnvironmentError(f"the master of {self.name!r} did not answer within {timeout_s:g} s")
@@ -223,7 +226,8 @@ def start_master(folder: TopologyFolder, *, attached: bool, submitted_ms: int = 
     folder.summary.unlink(missing_ok=True)
     home = folder.path.parent.parent
     command = [sys.executable, "-P", "-m", "topo.launch.master_process", str(home), folder.name]
-    command += [str(os.getpid() if attached else 0), str(submitted_ms or submitted.submitted_ms)]
+    submitted_ms = submitted_ms or submitted.submitted_ms
+    command += [str(os.getpid() if attached else 0), str(submitted_ms)]
     try:
         folder.make_parts()
         output = folder.logs / "master.out"
@@ -239,7 +243,7 @@ def start_master(folder: TopologyFolder, *, attached: bool, submitted_ms: int = 
             )
     except OSError as error:
         raise TopoEnvironmentError(f"cannot start the master: {error}") from error
-    running = RunningTopology(folder, process)
+    running = RunningTopology(folder, process, submitted_ms)
     running.wait_for_master(MASTER_S if submitted.spark is None else None)
     return running
 

@@ -8,9 +8,12 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from tests.submissions import small_plan, store_submission
+from topo.launch.running import start_master
 from topo.observability.logs import MAX_LOG_BYTES
-from topo.storage.state_folder import StateFolder, TopologyFolder
+from topo.storage.state_folder import StateFolder, TopologyFolder, TopologyIsRunning
 
 
 def log_of_a_master(folder: TopologyFolder, *more: str) -> Path:
@@ -44,3 +47,5 @@ def test_a_master_does_not_run_the_code_of_a_submit_that_came_in_between(tmp_pat
     log = log_of_a_master(folder, "0", "4")
     assert "topology 'flow' was submitted again at the same moment" in log.read_text()
     assert not folder.summary.exists() and not folder.master.exists()
+    with pytest.raises(TopologyIsRunning, match="submitted again at the same moment"):
+        start_master(folder, attached=True, submitted_ms=4)
