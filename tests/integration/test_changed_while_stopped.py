@@ -83,6 +83,19 @@ def test_ctrl_c_while_a_topology_ends_states_that_it_does(scene: Scene, argument
     assert child.returncode == 130 and stated in words, words
 
 
+def test_a_topology_that_is_ending_is_not_rebalanced(scene: Scene) -> None:
+    """The rebalance would start it again, and whoever has ended it would find it running."""
+    long = TIMES.format(factor=1) + "    def cleanup(self):\n        once('closing'), time.sleep(3)\n\n"
+    running = scene.submit_background(scene.file(ENDLESS + long + flow(*PARTS)), workers=1)
+    running.wait_until(lambda status: acked(status) > 10)
+    running.drain(30)
+    eventually(lambda: scene.has("closing"))
+    with pytest.raises(UserError, match="flow is ending"):
+        running.rebalance({"times": 2})
+    eventually(lambda: not running.folder.is_running())
+    assert running.summary()["status"] == "KILLED"
+
+
 def test_a_kill_fails_when_its_master_is_killed_meanwhile(scene: Scene) -> None:
     long = TIMES.format(factor=1) + "    def cleanup(self):\n        once('closing'), time.sleep(3)\n\n"
     running = scene.submit_background(scene.file(ENDLESS + long + flow(*PARTS)), workers=1)
