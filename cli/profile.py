@@ -87,11 +87,9 @@ def command(
         print_json(answer)
     elif dump:
         _print_dump(component, stacks)
-    elif output is None:
+    elif output is None and stacks:
         _print_shares(stacks)
-    share = answer["matched"] / answer["seen"] if answer["seen"] else 0.0
-    problem = f"; {answer['problem']}" if answer["problem"] else ""
-    talk(f"{answer['matched']:,} samples of {component}, {share:.0%} of those of its workers{problem}")
+    talk(summary(component, folder.name, answer))
     if lost is not None:
         raise lost
 
@@ -114,6 +112,16 @@ def gathered(seen: Observation, for_s: float) -> dict[str, Any]:
     except TopoEnvironmentError as error:
         answer["lost"] = error
     return answer
+
+
+def summary(component: str, topology: str, answer: dict[str, Any]) -> str:
+    """Return how many samples there are, and what it means where there is none."""
+    if not answer["seen"] and not answer["problem"]:
+        stuck = f"`topo errors {topology}` has its line after progress_timeout"
+        return f"no samples of {component}: its workers were idle, or in a call that began before and has not returned ({stuck})"
+    share = answer["matched"] / answer["seen"] if answer["seen"] else 0.0
+    problem = f"; {answer['problem']}" if answer["problem"] else ""
+    return f"{answer['matched']:,} samples of {component}, {share:.0%} of those of its workers{problem}"
 
 
 def _print_dump(component: str, stacks: Stacks) -> None:

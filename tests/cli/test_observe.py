@@ -18,7 +18,7 @@ from topo.master_process.client import AnswerTimeout, Unreachable
 from topo.operate.observing import Observation
 from topo.operate.traces import Traces
 from topo_cli import trace
-from topo_cli.profile import gathered, shares, speedscope
+from topo_cli.profile import gathered, shares, speedscope, summary
 from topo_cli.tap import _summary
 
 STACKS = [
@@ -46,6 +46,14 @@ def test_a_speedscope_file_has_a_profile_for_each_task() -> None:
         ("flow work[0]", [[0, 1, 2], [0, 1]], [0.06, 0.02]),
         ("flow work[1]", [[0, 1, 1]], [0.04]),
     ]
+
+
+def test_a_profile_without_samples_names_the_causes() -> None:
+    """A task that is in a call takes up no profile before the call returns."""
+    none = summary("work", "flow", {"matched": 0, "seen": 0, "problem": ""})
+    assert none.startswith("no samples of work: its workers were idle, or in a call") and "topo errors flow" in none
+    some = summary("work", "flow", {"matched": 30, "seen": 60, "problem": "one is missing"})
+    assert some == "30 samples of work, 50% of those of its workers; one is missing"
 
 
 def test_a_profile_whose_file_cannot_be_written_is_refused_before_it_begins(
