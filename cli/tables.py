@@ -37,8 +37,18 @@ def fitted_table(console: Console, rows: Iterable[Any], columns: Sequence[TableC
     """Return a table of as many columns as the console has room for, at least the two that are kept longest."""
     rows = list(rows)
     shown = list(columns)
-    while len(shown) > 2 and _needed(console, _table(rows, shown, narrow=True)) > console.width:
-        shown.remove(min(shown, key=lambda column: column.keep))
+    left_out: list[TableColumn] = []
+
+    def has_room(chosen: Sequence[TableColumn]) -> bool:
+        return _needed(console, _table(rows, chosen, narrow=True)) <= console.width
+
+    while len(shown) > 2 and not has_room(shown):
+        left_out.append(min(shown, key=lambda column: column.keep))
+        shown.remove(left_out[-1])
+    # The last one may have been the only one that was too wide.
+    for column in reversed(left_out):
+        chosen = [one for one in columns if one in shown or one is column]
+        shown = chosen if has_room(chosen) else shown
     return _table(rows, shown)
 
 

@@ -111,6 +111,13 @@ def test_a_table_leaves_out_whole_columns_where_there_is_no_room() -> None:
     assert "count[0]" in narrow and "[red] is no colour" in narrow
 
 
+def test_a_wide_column_that_is_left_out_leaves_its_room_to_others() -> None:
+    wide = TableColumn("drawn", lambda _row: "#" * 40, 2, is_text=True)
+    narrow = printed(40, [*COLUMNS[:2], wide, TableColumn("last", lambda _row: "17", 4)])
+    assert "drawn" not in narrow and "tasks" in narrow
+    assert [narrow.index(title) for title in ("name", "tasks", "last")] == sorted(map(narrow.index, ("name", "tasks", "last")))
+
+
 def test_a_table_keeps_two_columns_however_narrow_it_is() -> None:
     narrow = printed(12, COLUMNS)
     assert "why" in narrow and "tasks" not in narrow
