@@ -115,7 +115,7 @@ def gathered(seen: Observation, for_s: float) -> dict[str, Any]:
 
 
 def summary(component: str, topology: str, answer: dict[str, Any]) -> str:
-    """Return how many samples there are, and what it means where there is none."""
+    """Return how many samples there are, and why, where there is none."""
     if not answer["seen"] and not answer["problem"]:
         stuck = f"`topo errors {topology}` has its line after progress_timeout"
         return f"no samples of {component}: its workers were idle, or in a call that began before and has not returned ({stuck})"

@@ -45,7 +45,7 @@ def fitted_table(console: Console, rows: Iterable[Any], columns: Sequence[TableC
     while len(shown) > 2 and not has_room(shown):
         left_out.append(min(shown, key=lambda column: column.keep))
         shown.remove(left_out[-1])
-    # The last one may have been the only one that was too wide.
+    # Perhaps only the last of them was too wide.
     for column in reversed(left_out):
         chosen = [one for one in columns if one in shown or one is column]
         shown = chosen if has_room(chosen) else shown

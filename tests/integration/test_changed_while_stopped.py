@@ -84,7 +84,7 @@ def test_ctrl_c_while_a_topology_ends_states_that_it_does(scene: Scene, argument
 
 
 def test_a_topology_that_is_ending_is_not_rebalanced(scene: Scene) -> None:
-    """The rebalance would start it again, and whoever has ended it would find it running."""
+    """The rebalance would start it again, and the user who has ended it would find it running."""
     long = TIMES.format(factor=1) + "    def cleanup(self):\n        once('closing'), time.sleep(3)\n\n"
     running = scene.submit_background(scene.file(ENDLESS + long + flow(*PARTS)), workers=1)
     running.wait_until(lambda status: acked(status) > 10)
