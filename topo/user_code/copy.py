@@ -349,7 +349,14 @@ def as_user_knows_it(text: str, copy: str, origin: str) -> str:
         origin: the folder that was copied from.
     """
     end = re.escape(os.sep + os.path.join(*Path(copy).parts[-3:]))
-    return re.sub(rf"[^\s\"'(]*{end}\b", lambda _: origin, text.replace(copy, origin))
+    *before, rest = re.split(rf"{end}\b", text.replace(copy, origin))
+    known: list[str] = []
+    # One expression for the whole path would take quadratic time on a long word, such as data in a message.
+    for part in before:
+        words = part.removesuffix(re.split(r"[\s\"'(]", part)[-1])
+        if words or not known:
+            known.append(words + origin)
+    return "".join(known) + rest
 
 
 def not_copied(raised: str, shown: str) -> str:

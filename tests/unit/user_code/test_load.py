@@ -404,6 +404,17 @@ def test_files_of_a_copy_on_any_host_are_told_as_the_users_own() -> None:
     trace = 'File "/spark/agent-x/topologies/words/code/ab12/words.py", line 3, in /home/me/topologies/words/code/ab12/words.py'
     known = as_user_knows_it(trace, "/home/me/topologies/words/code/ab12", "/src")
     assert known == 'File "/src/words.py", line 3, in /src/words.py'
+    joined = as_user_knows_it("/a/words/code/ab12/x.py:/b/words/code/ab12/y.py", "/home/words/code/ab12", "/src")
+    assert joined == "/src/y.py"
+
+
+@pytest.mark.timeout(5)
+def test_a_message_with_a_long_word_is_translated_in_no_time() -> None:
+    """The master does this for each error: while it takes long, workers seem silent, and are replaced."""
+    word = "x" * 1_000_000
+    assert as_user_knows_it(f"bad {word} in /far/words/code/ab12/words.py", "/home/words/code/ab12", "/src").endswith(
+        " in /src/words.py"
+    )
 
 
 def test_a_file_sees_no_arguments_while_it_is_imported_and_while_it_builds(
