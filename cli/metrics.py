@@ -9,6 +9,7 @@ from threading import Thread
 
 import click
 
+from topo_cli.exits import Failed
 from topo_cli.options import TimeSpan, examples, home_option
 
 DEFAULT = "127.0.0.1:9464"
@@ -88,7 +89,6 @@ def _push(names: list[str], url: str, every_s: float, home: Path, *, once: bool)
     """Push until Ctrl-C. A collector that is away gets the next figures, which hold all since the start."""
     import time
 
-    from topo.errors import UserError
     from topo.operate.otlp import MetricPusher
     from topo_cli.output import talk
 
@@ -100,7 +100,7 @@ def _push(names: list[str], url: str, every_s: float, home: Path, *, once: bool)
         began = time.monotonic()
         is_taken = pusher.push()
         if once and not is_taken:
-            raise UserError(f"{url} has not taken the figures; the lines above say why")
+            raise Failed(f"{url} has not taken the figures; the lines above say why")
         if once:
             return
         if is_taken is not was_taken:
