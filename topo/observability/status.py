@@ -137,7 +137,7 @@ def status_of(master: TopologyMaster, now: float) -> tuple[TopologyStatus, str]:
         return TopologyStatus.DRAINING, "closing" if ending.stage is EndingStage.CLOSING else "stopping"
     if ending.is_draining:
         pending = master.quiescence.pending()
-        return TopologyStatus.DRAINING, f"{pending} messages pending" if pending else ""
+        return TopologyStatus.DRAINING, f"{pending} message{'s'[: pending > 1]} pending" if pending else ""
     problem = _problem(master, now)
     if not master.recovery.epochs.has_run:
         return TopologyStatus.STARTING, problem or _doing(master) or _handshake(master)

@@ -20,6 +20,8 @@ def test_a_drain_pauses_the_spouts_and_closes_when_nothing_moves() -> None:
     play.quiet(SINK, 1, ended=False)
     assert play.quiet(ACKER, 1, ended=False) == []
     assert describe(play.master, play.now)["reason"] == "3 messages pending"
+    play.quiet(LINES, 1, ended=False, quiet=False, pending=1)
+    assert describe(play.master, play.now)["reason"] == "1 message pending"
     assert play.until(play.now + 0.02) == probe(2)
     assert play.answer_probe(2, ended=False, sent=9, received=9) == probe(3)
     assert play.answer_probe(3, ended=False, sent=9, received=9) == closing(drain=True)
