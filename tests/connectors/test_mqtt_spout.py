@@ -326,6 +326,6 @@ def test_a_file_of_certificates_that_is_missing_is_named() -> None:
     from topo.connectors.mqtt.session import MqttSession
 
     address = broker_address("mqtts://h", {"ca_certs": "nowhere.pem", "keyfile_password": "planted", "certfile": "c"})
-    with pytest.raises(ConfigError, match=r"MqttSink: tls: the files .*nowhere\.pem") as caught:
+    with pytest.raises(ConfigError, match=r"MqttSink mqtts://h: tls: ca_certs='nowhere\.pem' cannot be read") as caught:
         MqttSession("MqttSink", address, "id", 30, 0, 100, None, print, print)
     assert "planted" not in str(caught.value)

@@ -28,13 +28,13 @@ class NatsProcess(Server):
         folder: its data and log.
         port: where it listens, on loopback.
         options: further arguments of its command.
-        authority: the certificate by which clients know it; None: it has no TLS.
+        certificate: by which clients know it, and which they may show, and its key; None: it has no TLS.
     """
 
     folder: Path = field(default_factory=Path)
     port: int = 0
     options: tuple[str, ...] = ()
-    authority: Path | None = None
+    certificate: tuple[Path, Path] | None = None
 
     def start_again(self) -> None:
         """Start it again on its data, at its address, after `stop` or `kill`."""
@@ -42,7 +42,7 @@ class NatsProcess(Server):
 
     def run(self, action: Callable[[Any, Any], Coroutine[Any, Any, Any]]) -> Any:
         """Run a coroutine with another program's client and its JetStream context."""
-        return run_at(self.address, action, self.authority)
+        return run_at(self.address, action, self.certificate)
 
     def make_stream(self, **settings: Any) -> str:
         """Make a stream of the subjects NAME.>, and return its name, which is drawn unless it is given."""
@@ -64,11 +64,15 @@ class NatsProcess(Server):
         self.run(append)
 
 
-def run_at(address: str, action: Callable[[Any, Any], Coroutine[Any, Any, Any]], authority: Path | None = None) -> Any:
+def run_at(
+    address: str, action: Callable[[Any, Any], Coroutine[Any, Any, Any]], certificate: tuple[Path, Path] | None = None
+) -> Any:
     """Run a coroutine with a new client."""
     import nats
 
-    tls = None if authority is None else ssl.create_default_context(cafile=authority)
+    tls = None if certificate is None else ssl.create_default_context(cafile=certificate[0])
+    if tls is not None and certificate is not None:
+        tls.load_cert_chain(*certificate)
 
     async def with_client() -> Any:
         client = await nats.connect(address, allow_reconnect=False, connect_timeout=10, tls=tls)
@@ -92,7 +96,6 @@ def start(folder: Path, *options: str, port: int = 0, certificate: tuple[Path, P
     need(("nats",), "nats")
     if shutil.which("nats-server") is None:
         refuse_missing("nats-server", "nats")
-    authority = None if certificate is None else certificate[0]
     if certificate is not None:
         options += ("--tls", "--tlscert", str(certificate[0]), "--tlskey", str(certificate[1]))
     for attempt in range(3):
@@ -101,22 +104,22 @@ def start(folder: Path, *options: str, port: int = 0, certificate: tuple[Path, P
         address = f"nats://127.0.0.1:{chosen}"
         login = f"nats://{USER}:{PASSWORD}@127.0.0.1:{chosen}" if "--user" in options else address
         try:
-            server = start_server(command, folder / "nats.log", address, partial(_answers, login, authority))
+            server = start_server(command, folder / "nats.log", address, partial(_answers, login, certificate))
         except ServerEndedError:
             # Somebody else may have taken the port before the server did.
             if attempt == 2 or port:
                 raise
         else:
-            return NatsProcess(server.address, server.process, folder, chosen, options, authority)
+            return NatsProcess(server.address, server.process, folder, chosen, options, certificate)
     raise AssertionError("unreachable")
 
 
-def _answers(address: str, authority: Path | None) -> bool:
+def _answers(address: str, certificate: tuple[Path, Path] | None) -> bool:
     async def ask(_client: Any, stream_context: Any) -> None:
         await stream_context.account_info()
 
     try:
-        run_at(address, ask, authority)
+        run_at(address, ask, certificate)
     except Exception:
         return False
     return True

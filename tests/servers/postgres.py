@@ -88,11 +88,14 @@ class PostgresServer(Server):
                 time.sleep(1.0)
 
 
-def start(folder: Path | None = None, certificate: tuple[Path, Path] | None = None) -> PostgresServer:
+def start(
+    folder: Path | None = None, certificate: tuple[Path, Path] | None = None, *, wants_client: bool = False
+) -> PostgresServer:
     """Start a new server, with its data in a temporary folder or in `folder`, which all users may enter.
 
     Args:
         certificate: with its key: it listens on loopback, too, and requires TLS there.
+        wants_client: whether clients have to show a certificate there, which that one has signed.
     """
     need(("psycopg",), "postgres")
     initdb = _program("initdb")
@@ -113,9 +116,10 @@ def start(folder: Path | None = None, certificate: tuple[Path, Path] | None = No
             (data / name).chmod(0o600)
             if user is not None:
                 shutil.chown(data / name, user, user)
-        (data / "pg_hba.conf").write_text(f"{_HBA}hostssl all all all trust\n")
+        (data / "pg_hba.conf").write_text(f"{_HBA}hostssl all all all trust{' clientcert=verify-full' if wants_client else ''}\n")
         with (data / "postgresql.conf").open("a") as settings:
             settings.write(f"listen_addresses = '127.0.0.1'\nport = {port}\nssl = on\n")
+            settings.write("ssl_ca_file = 'server.crt'\n" if wants_client else "")
     server = _start(place, port)
     _run(server, f"create role locked login password '{PASSWORD}'")
     return server

@@ -109,13 +109,16 @@ def channel_at(address: str) -> Any:
     return Channel()
 
 
-def start(folder: Path, port: int = 0, certificate: tuple[Path, Path] | None = None) -> RabbitBroker:
+def start(
+    folder: Path, port: int = 0, certificate: tuple[Path, Path] | None = None, *, wants_client: bool = False
+) -> RabbitBroker:
     """Start a broker with its data in `folder`. Skips the test where it or its client is missing.
 
     Args:
         folder: for data and the log.
         port: where it listens; 0: a free one.
         certificate: with its key: the broker speaks TLS at a port more.
+        wants_client: whether clients have to show a certificate there, which that one has signed.
     """
     need(("pika",), "rabbitmq")
     epmd_command = shutil.which("epmd")
@@ -125,6 +128,9 @@ def start(folder: Path, port: int = 0, certificate: tuple[Path, Path] | None = N
         chosen, epmd_port = port or free_port(), free_port()
         tls_port = 0 if certificate is None else free_port()
         environment = _environment(folder, chosen, epmd_port, tls_port, certificate)
+        if wants_client:
+            with (folder / "rabbitmq.conf").open("a") as settings:
+                settings.write("ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true\n")
         # Otherwise Erlang starts it as a daemon.
         epmd = subprocess.Popen(
             [str(epmd_command), "-port", str(epmd_port), "-address", "127.0.0.1"],

@@ -83,6 +83,7 @@ IO_EXCEPTIONS = {
     ("operators/time/clock.py", "time"): "the one place that may read a clock",
     ("connectors/table_publisher.py", "time"): "the wait before a commit that met another one is tried again",
     ("connectors/delta/log.py", "time"): "the time of a file, which readers of the table see",
+    ("connectors/tls_context.py", "ssl"): "the context of connections over TLS, from files",
     ("connectors/postgres/session.py", "time"): "a task that begins waits for its server",
     ("connectors/file_folders.py", "time"): "the age of a file, which the same clock has stamped",
     ("connectors/followed_file.py", "time"): "the age of a file, which the same clock has stamped",

@@ -14,8 +14,18 @@ _NAMES = *FILES, "keyfile_password", "ciphers"
 _UNTRUSTED = "certificate verify failed"
 _OF_HOST = "mismatch", "not valid for"
 _OF_TIME = "expired", "not yet valid"
-_NO_TLS = "wrong_version_number", "wrong version number", "record_layer_failure", "record layer failure"
-_WANTS_CLIENT = "certificate_required", "certificate required", "handshake_failure", "handshake failure", "bad_certificate"
+_NO_TLS = "wrong version number", "record layer failure"
+_WANTS_CLIENT = "certificate required", "handshake failure", "requires a valid client certificate"
+_REFUSES_CLIENT = {
+    "alert certificate expired": "has expired: renew it",
+    "alert certificate revoked": "was revoked: take another one",
+    "alert unknown ca": "is of an authority that the server does not know: take another one, or have the server know it",
+    "alert decrypt error": "was not signed by the authority of its issuer's name that the server knows: take another one",
+    "alert bad certificate": "is missing, has expired, or is of an authority that the server does not know",
+    "alert certificate unknown": "is not taken by the server",
+    "alert unsupported certificate": "is not taken by the server: it may not be for clients",
+}
+"""What a server has against the client's certificate, by its alert."""
 
 
 def tls_files(tls: Mapping[str, Any] | None, shown: str, scheme: str) -> dict[str, Any]:
@@ -47,7 +57,7 @@ def tls_advice(error: BaseException | str, authority: str, client: str, plain: s
         client: how a client's certificate is given.
         plain: the beginning of a URL without TLS.
     """
-    text = _texts(error).lower()
+    text = _texts(error).lower().replace("_", " ")
     if _UNTRUSTED in text:
         if any(part in text for part in _OF_HOST):
             return "have the URL name a host that the server's certificate is for"
@@ -58,6 +68,9 @@ def tls_advice(error: BaseException | str, authority: str, client: str, plain: s
         return f"this port speaks no TLS: name another, or begin the URL with {plain}"
     if any(part in text for part in _WANTS_CLIENT):
         return f"the server wants a certificate of the client: give it as {client}"
+    for alert, what in _REFUSES_CLIENT.items():
+        if alert in text:
+            return f"the client's certificate, {client}, {what}"
     return ""
 
 

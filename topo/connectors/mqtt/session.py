@@ -15,7 +15,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from topo.api.context import Executor
 from topo.connectors.mqtt.settings import BrokerAddress
-from topo.connectors.tls import FILES, tls_advice
+from topo.connectors.tls import tls_advice
+from topo.connectors.tls_context import client_context, load_client
 from topo.errors import ConfigError, TopoEnvironmentError, TopoError, UnsupportedValueError
 
 _LONGEST_PAUSE_S = 30
@@ -72,7 +73,9 @@ class MqttSession:
         self._name, self._address, self._keepalive_s, self._keep_s, self._most = name, address, keepalive_s, keep_s, most
         self._executor, self._on_connected, self._report = executor, on_connected, report
         self.is_connected = False
-        self._is_reported = self._is_closing = False
+        self._is_closing = False
+        self._reported = set[str]()
+        """Texts of losses since the last connection."""
         self._takes_numbers = False
         self._most_bytes: int | None = None
         """Of a packet that the broker takes, as it has stated at the last connection."""
@@ -84,11 +87,11 @@ class MqttSession:
             client.username_pw_set(address.user, address.password)
         if address.tls is not None:
             try:
-                client.tls_set(**address.tls)
-            except (OSError, ValueError) as error:
-                # The client's errors do not name the files.
-                files = {name: value for name, value in address.tls.items() if name in FILES}
-                raise ConfigError(f"{name}: tls: the files {files} cannot be used: {error}") from error
+                context = client_context(address.tls)
+            except ConfigError as error:
+                raise ConfigError(f"{name} {address.shown}: tls: {error}") from None
+            client.tls_set_context(context)
+            client.on_pre_connect = self.guarded(lambda *_: self._read_certificate(context))
         client.reconnect_delay_set(1, _LONGEST_PAUSE_S)
         client.on_connect, client.on_disconnect, client.on_connect_fail = (
             self.guarded(one) for one in (self._connect, self._disconnect, self._no_connect)
@@ -170,11 +173,12 @@ class MqttSession:
     def _connect(self, _client: Any, _data: Any, flags: Any, reason: Any, properties: Any) -> None:
         if reason.is_failure:
             what = "; check user and password" if reason.value in _NO_ENTRY else ""
-            self._lost(f"the broker refuses the connection: {reason}{what}. It is tried again")
+            self._lost(f"the broker refuses the connection: {reason}{what}. It is tried again", is_cause=True)
             return
         self._most_bytes = getattr(properties, "MaximumPacketSize", None)
         self._takes_numbers = getattr(properties, "SubscriptionIdentifierAvailable", 1) == 1
-        self.is_connected, self._is_reported = True, False
+        self.is_connected = True
+        self._reported.clear()
         self._on_connected(flags.session_present)
 
     def _disconnect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
@@ -187,7 +191,12 @@ class MqttSession:
             text += ". A port that wants TLS ends it so: begin the URL with mqtts:// then"
         elif tls is not None and "certfile" not in tls:
             text += ". A broker that wants the client's certificate ends it so: give it as tls={'certfile': ..., 'keyfile': ...}"
-        self._lost(text)
+        elif tls is not None:
+            text += (
+                f". A broker that does not take the client's certificate, {str(tls['certfile'])!r}, ends it so: it may have "
+                "expired, or be of an authority that the broker does not know"
+            )
+        self._lost(text, is_cause=tls is not None)
 
     def _no_connect(self, _client: Any, _data: Any) -> None:
         # The client calls this while it handles the error.
@@ -195,12 +204,21 @@ class MqttSession:
         advice = tls_advice(error or "", "tls={'ca_certs': ...}", "tls={'certfile': ..., 'keyfile': ...}", "mqtt://")
         if not advice and self._address.tls is not None and isinstance(error, ConnectionResetError):
             advice = "a port without TLS ends connections so: begin the URL with mqtt:// then"
-        self._lost(f"cannot connect: {error or 'no answer'}; {f'{advice}. It' if advice else 'it'} is tried again")
+        self._lost(
+            f"cannot connect: {error or 'no answer'}; {f'{advice}. It' if advice else 'it'} is tried again", is_cause=bool(advice)
+        )
 
-    def _lost(self, text: str) -> None:
-        """Report a loss once, until there is a connection again."""
-        if not self._is_reported and not self._is_closing:
-            self._is_reported = True
+    def _read_certificate(self, context: Any) -> None:
+        """Read the client's certificate again, which may have been renewed."""
+        try:
+            load_client(context, self._address.tls or {})
+        except ConfigError as error:
+            self._lost(f"tls: {error}", is_cause=True)
+
+    def _lost(self, text: str, *, is_cause: bool = False) -> None:
+        """Report a loss once until there is a connection again, and behind it each cause that somebody has to mend."""
+        if not self._is_closing and (not self._reported or (is_cause and text not in self._reported)):
+            self._reported.add(text)
             self.report(text)
 
 

@@ -60,6 +60,10 @@ class NatsServers:
     def __repr__(self) -> str:
         return f"NatsServers({str(self)!r})"
 
+    @property
+    def wants_tls(self) -> bool:
+        return self.config.get("tls") is not None or any(url.lower().startswith("tls:") for url in self.given)
+
     def shown(self, error: BaseException) -> str:
         """Return an error as a text without secrets."""
         return without(self._secrets, str(error) or repr(error))
@@ -155,6 +159,12 @@ class NatsConnection:
                 error, "config={'tls': ssl.create_default_context(cafile=...)}", "config={'tls': ...}", "nats://"
             ):
                 raise ConfigError(f"{self._servers.component}: {self._servers}: {advice}: {self._servers.shown(error)}") from None
+            if self._servers.wants_tls and isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError):
+                # The connection may be gone before the server's alert was read.
+                raise ConnectionResetError(
+                    f"{self._servers.shown(error)}; a server that wants a certificate of the client ends connections so, if "
+                    "config={'tls': ...} has none, or an expired one, or one of an authority that it does not know"
+                ) from None
             raise
 
     def close(self) -> None:

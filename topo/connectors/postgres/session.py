@@ -28,24 +28,49 @@ _SHARE = 0.7
 """The part of `progress_timeout` that one answer of the server may take: then the call fails, and the worker is kept."""
 TEXT_FORMS = {"datestyle": "ISO", "intervalstyle": "postgres", "extra_float_digits": "3"}
 """Settings by which psycopg reads each text as the value that it stands for. A database, a role or `dsn=` may have others."""
-_REFUSED = (
-    "password authentication failed",
-    "no password supplied",
-    "does not exist",
-    "no pg_hba.conf entry",
-    "not permitted",
-    "permission denied",
-    "certificate verify failed",
-    "does not match host name",
-    "server does not support SSL",
-    "requires a valid client certificate",
-)
+_REFUSED = {
+    "certificate verify failed": (
+        "the certificate of {} is of an unknown authority; give its file as sslrootcert in dsn=, or renew it if it has expired"
+    ),
+    "does not match host name": "the certificate of {} is for another host; correct the host of dsn=",
+    "root certificate file": "the authority of {} cannot be read; correct sslrootcert in dsn=",
+    "requires a valid client certificate": "{} wants a certificate of the client; give it as sslcert and sslkey in dsn=",
+    "alert certificate required": "{} wants a certificate of the client; give it as sslcert and sslkey in dsn=",
+    "alert certificate expired": "the client's certificate, sslcert in dsn=, has expired for {}; renew it",
+    "alert certificate revoked": "the client's certificate, sslcert in dsn=, was revoked for {}; take another one",
+    "alert unknown ca": "{} does not know the authority of the client's certificate; correct sslcert in dsn=",
+    **dict.fromkeys(
+        ("alert decrypt error", "alert bad certificate", "alert certificate unknown", "alert unsupported certificate"),
+        "{} does not take the client's certificate; correct sslcert in dsn=",
+    ),
+    "private key file": "the key of the client's certificate for {} cannot be used; correct sslkey, or sslpassword, in dsn=",
+    "could not read certificate file": "the client's certificate for {} cannot be used; correct sslcert in dsn=",
+    "could not load client certificate": "the client's certificate for {} cannot be used; correct sslcert in dsn=",
+    **dict.fromkeys(
+        (
+            "authentication failed",
+            "no password supplied",
+            "does not exist",
+            "no pg_hba.conf entry",
+            "not permitted",
+            "permission denied",
+            "server does not support SSL",
+        ),
+        "{} refuses the connection; correct dsn=",
+    ),
+}
+"""Texts of servers and of libpq about a connection that no wait mends, and the way to mend it."""
+_NO_PASSWORD = "none"
+"""For an encrypted key without `sslpassword`: OpenSSL would ask at the terminal, and the task wait for somebody who types."""
 
 
 def limited(dsn: str, **settings: str) -> str:
     """Return a connection string with further settings, and with time limits where it has none."""
     given = conninfo_to_dict(dsn)
-    made: str = make_conninfo(dsn, **{name: value for name, value in _LIMITS.items() if name not in given}, **settings)
+    further: dict[str, Any] = {name: value for name, value in _LIMITS.items() if name not in given}
+    if "sslkey" in given and "sslpassword" not in given:
+        further["sslpassword"] = _NO_PASSWORD
+    made: str = make_conninfo(dsn, **further, **settings)
     return made
 
 
@@ -113,19 +138,12 @@ class Session:
                 return
             except psycopg.OperationalError as error:
                 text = str(error).strip()
-                if any(words in text for words in _REFUSED):
-                    raise ConfigError(f"{self._owner}: {self._refusal(text)}: {text}") from error
+                if refusal := next((what for words, what in _REFUSED.items() if words in text), None):
+                    raise ConfigError(f"{self._owner}: {refusal.format(self.where)}: {text}") from error
                 if time.monotonic() >= until:
                     raise TopoEnvironmentError(f"{self._owner}: {self.where} cannot be reached: {text}") from error
             self._progress(f"waiting for {self.where}: {text}")
             time.sleep(_PAUSE_S)
-
-    def _refusal(self, text: str) -> str:
-        if "certificate verify failed" in text:
-            return f"the certificate of {self.where} is of an unknown authority; give its file as sslrootcert in dsn="
-        if "does not match host name" in text:
-            return f"the certificate of {self.where} is for another host; correct the host of dsn="
-        return f"{self.where} refuses the connection; correct dsn="
 
     @property
     def is_open(self) -> bool:

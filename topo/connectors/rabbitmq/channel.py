@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from topo.connectors.rabbitmq.address import RabbitAddress
-from topo.connectors.tls import FILES
+from topo.connectors.tls_context import client_context
 from topo.errors import ConfigError
 
 _CLOSE_S = 2.0
@@ -118,18 +118,10 @@ class RabbitChannel:
 
 
 def _context(address: RabbitAddress) -> ssl.SSLContext:
-    given = address.tls
     try:
-        context = ssl.create_default_context(cafile=given.get("ca_certs"))
-        if "certfile" in given:
-            context.load_cert_chain(given["certfile"], given.get("keyfile"), given.get("keyfile_password"))
-        if "ciphers" in given:
-            context.set_ciphers(given["ciphers"])
-    except (OSError, ValueError) as error:
-        # These errors do not name the files.
-        files = {name: str(value) for name, value in given.items() if name in FILES}
-        raise ConfigError(f"{address.component}: tls: the files {files} cannot be used: {address.text_of(error)}") from None
-    return context
+        return client_context(address.tls)
+    except ConfigError as error:
+        raise ConfigError(f"{address.component}: {address}: tls: {error}") from None
 
 
 def _settle(future: asyncio.Future[Any], value: Any = None, error: BaseException | None = None) -> None:

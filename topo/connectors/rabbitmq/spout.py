@@ -167,14 +167,16 @@ class _QueueReader:
         )
         self._messages = CountedMessages(self._row_of, lambda taken: taken.arrival.body)
         self._partition: Partition | None = None
-        self._is_started = self._is_paused = self._is_reported = False
+        self._is_started = self._is_paused = False
+        self._reported = set[str]()
+        """Errors since the last connection."""
         metrics = context.metrics
         self._bytes, self._connected = metrics.counter("bytes"), metrics.gauge("connected")
 
     def _report(self, error: BaseException) -> None:
-        """Report a loss once, until there is a connection again."""
-        if not self._is_reported:
-            self._is_reported = True
+        """Report a loss once until there is a connection again, and behind it each cause that somebody has to mend."""
+        if not self._reported or (isinstance(error, ConfigError) and str(error) not in self._reported):
+            self._reported.add(str(error))
             self._collector.report_error(error)
 
     def assign(self, partition: Partition, position: Any, _found_later: bool) -> Any:
@@ -202,8 +204,8 @@ class _QueueReader:
     def _look(self) -> None:
         is_connected = self._consumer.is_reading
         self._connected.set(float(is_connected))
-        if is_connected and self._is_reported:
-            self._is_reported = False
+        if is_connected and self._reported:
+            self._reported.clear()
             self._collector.report_error(TopoEnvironmentError(f"queue {self._spout.queue!r} is read again"))
 
     def _next(self, room: int) -> Iterator[_Taken]:

@@ -12,6 +12,7 @@ from topo.api.durations import duration_ms
 from topo.connectors.clients import check_installed
 from topo.connectors.secrets import masked
 from topo.connectors.tls import tls_advice
+from topo.connectors.tls_context import client_context
 from topo.errors import ConfigError, RightMissingError, TopoEnvironmentError, TopoError
 
 _REFUSED = {
@@ -22,7 +23,9 @@ _REFUSED = {
     "retry_on_timeout": "topo repeats commands, since not each may be repeated",
 }
 _SCHEMES = ("redis://", "rediss://", "unix://")
-_FILES = "certs", "certfile", "keyfile"
+_FILES = {"ca_certs": "ssl_ca_certs", "certfile": "ssl_certfile", "keyfile": "ssl_keyfile", "keyfile_password": "ssl_password"}
+_CLOSED = "closed by server", "reset by peer", "broken pipe", "eof occurred"
+"""In errors of a connection that a server has ended without an alert, or whose alert was not read."""
 _IN_PIPELINE = re.compile(r"^Command # \d+ \(.*?\) of pipeline caused error: ", re.DOTALL)
 _REFUSED_COMMAND = re.compile(r"no permissions to (?:run|execute) the '([^']+)' command", re.I)
 _REFUSED_KEY = re.compile(r"no permissions to access", re.I)
@@ -71,6 +74,9 @@ class RedisServer:
         from redis.retry import Retry
 
         options = {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s, **self._config}
+        if "ssl_certfile" in options:
+            # Without any OpenSSL asks for one at the terminal, and the task waits for somebody who types.
+            options.setdefault("ssl_password", "")
         try:
             client: Any = Redis.from_url(self._url, **options, decode_responses=False, protocol=2, retry=Retry(NoBackoff(), 0))
         except (TypeError, ValueError) as error:
@@ -119,19 +125,29 @@ class RedisServer:
         return str(self._config.get("username") or unquote(urlsplit(self._url).username or "") or "default")
 
     def _tls_advice(self, error: BaseException) -> str:
-        advice = tls_advice(
-            error, "config={'ssl_ca_certs': ...}", "config={'ssl_certfile': ..., 'ssl_keyfile': ...}", plain="redis://"
-        )
-        files = [f"{name}={value!r}" for name, value in self._config.items() if name.startswith("ssl_") and name.endswith(_FILES)]
-        if not advice and files and isinstance(error.__context__, FileNotFoundError):
-            return f"one of these files is missing: {', '.join(files)}"
-        return advice
+        client = "config={'ssl_certfile': ..., 'ssl_keyfile': ...}"
+        if advice := tls_advice(error, "config={'ssl_ca_certs': ...}", client, plain="redis://"):
+            return advice
+        tls = {file: self._config.get(name) for file, name in _FILES.items()}
+        if not any(tls.values()):
+            return ""
+        try:
+            client_context(tls, lambda file: _FILES.get(file, file))
+        except ConfigError as unusable:
+            return f"config: {unusable}"
+        return ""
 
     def _port_advice(self, error: BaseException) -> str:
         if self._url.startswith("redis://") and any(word in str(error) for word in ("reset by peer", "closed by server")):
             return "a port that wants TLS ends connections so: begin the URL with rediss:// then"
         if "handshake operation timed out" in str(error.__context__):
             return "a port without TLS does not answer so: begin the URL with redis:// then"
+        if self._url.startswith("rediss://") and any(word in str(error).lower() for word in _CLOSED):
+            given = self._config.get("ssl_certfile")
+            wants = "a server that wants a certificate of the client ends connections so"
+            if given is None:
+                return f"{wants}: give it as config={{'ssl_certfile': ..., 'ssl_keyfile': ...}} then"
+            return f"{wants} if ssl_certfile={str(given)!r} has expired, or is of an authority that it does not know"
         return ""
 
 
