@@ -308,6 +308,21 @@ def test_the_reason_why_the_server_has_ended_a_stream_is_reported(changes: Chang
 
 
 @pytest.mark.parametrize("on_lost", ["fail", "skip"])
+def test_a_publication_that_was_made_again_loses_changes_since_it_was_dropped(dsn: str, on_lost: str) -> None:
+    changes = Changes(dsn, on_lost=on_lost)
+    harness = changes.start()
+    changes.run("drop publication T")
+    changes.insert(1)
+    changes.wait(lambda: "does not exist" in " ".join(map(str, harness.errors)))
+    changes.run("create publication T for table T")
+    changes.wait(lambda: "cannot pass that time" in " ".join(map(str, harness.errors)))
+    if on_lost == "skip":
+        changes.insert(2)
+        assert changes.numbers(1) == [2]
+    drop(changes)
+
+
+@pytest.mark.parametrize("on_lost", ["fail", "skip"])
 def test_a_slot_that_was_dropped_is_reported(dsn: str, on_lost: str) -> None:
     changes = Changes(dsn, on_lost=on_lost)
     harness = changes.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ _MAY_REPLICATE = r"""
 select bool_or(case when rolname = current_user then rolreplication or rolsuper else rolname like '%\_replication' end)
 from pg_roles where pg_has_role(oid, 'member')"""
 """Managed servers let members of a role replicate instead, such as rds_replication."""
+_PUBLICATION = "select 1 from pg_publication where pubname = $1"
+_NO_PUBLICATION = re.compile(r'publication ".*" does not exist')
 _CREATE = "select lsn::text from pg_create_logical_replication_slot($1, 'pgoutput')"
 
 
@@ -64,12 +67,16 @@ class CdcReader:
         ((can,),) = connection.execute(_MAY_REPLICATE).fetchall()
         if not can:
             raise ConfigError(f"{where}: the user may not replicate; alter role ... replication, or grant rds_replication on RDS")
-        publication = self._settings.publication
-        if not connection.execute("select 1 from pg_publication where pubname = $1", (publication,)).fetchall():
-            raise ConfigError(f"{where} has no publication {publication!r}; create publication ... for table ...")
+        if not self._has_publication():
+            name = self._settings.publication
+            raise ConfigError(f"{where} has no publication {name!r}; create publication ... for table ...")
         found = self._found()
         if found is not None and (found[0] != "pgoutput" or not found[1]):
             raise ConfigError(f"{where}: slot {self._settings.slot!r} has the plugin {found[0]}, or is of another database")
+
+    def _has_publication(self) -> bool:
+        found = self._session.connection().execute(_PUBLICATION, (self._settings.publication,))
+        return found.fetchone() is not None
 
     def _found(self) -> Any:
         """Return plugin, whether it is of this database, confirmed place and state of the slot; None: there is none."""
@@ -118,9 +125,15 @@ class CdcReader:
         if partition is None or self._is_paused:
             return
         if self._lost is not None:
-            output.lost(partition, None, self._lost)
+            lost = self._lost
             if self._settings.skips_lost:
-                self._skip_lost()
+                try:
+                    self._skip_lost()
+                except psycopg.Error as error:
+                    # The server may not have noticed yet that the stream was closed.
+                    output.failed(partition, error)
+                    return
+            output.lost(partition, None, lost)
             return
         if self._stream is None:
             return
@@ -128,14 +141,23 @@ class CdcReader:
             changes = self._take(self._stream, output.room)
             self._report(self._stream)
         except (psycopg.Error, TopoEnvironmentError) as error:
+            if _NO_PUBLICATION.search(str(error)) and self._has_publication():
+                # The server reads its log with the publications of that time.
+                self._stream.close()
+                self._lost = TopoEnvironmentError(
+                    f"{self._session.where}: publication {self._settings.publication!r} was dropped and made again, and slot "
+                    f"{self._settings.slot!r} cannot pass that time: its changes since then are gone; drop the slot and read the "
+                    "tables again, or set on_lost='skip'"
+                )
+                return
             output.failed(partition, error)
             return
         self._give(partition, changes, output)
 
     def _skip_lost(self) -> None:
-        self._lost = None
         if self._found() is not None:
             self._session.connection().execute("select pg_drop_replication_slot($1)", (self._settings.slot,))
+        self._lost = None
         self._begin(self._create())
 
     def _changes(self, stream: ReplicationStream) -> Iterator[RowChange | None]:

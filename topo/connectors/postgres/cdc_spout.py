@@ -55,8 +55,8 @@ class PostgresCdcSpout(PartitionedSpout):
             dsn: connection string of libpq, of a user who may replicate: "host=db dbname=shop user=topo".
             publication: the name of a publication, which names the tables: `create publication ... for table ...`.
             slot: the name of the replication slot, for this spout alone: a-z, digits and underscores.
-            on_lost: when the slot was dropped, or the server has dropped its log: "fail": report it again and again; "skip":
-                report it once, make a new slot, and continue with changes from then on.
+            on_lost: when the slot was dropped, its publication was dropped and made again, or the server has dropped its log:
+                "fail": report it again and again; "skip": report it once, make a new slot, and continue with changes from then on.
             on_bad_record: see `PartitionedSpout`.
 
         Raises:
