@@ -7,8 +7,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from topo.connectors.tls import tls_advice
+
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 RETRY_ON = (429, 500, 502, 503, 504)
+
+
+def missing_answer(error: BaseException, url: str) -> str:
+    """Return why a request has no answer, and what mends it where that is its TLS."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    scheme = "ws://" if url.lower().startswith("ws") else "http://"
+    advice = tls_advice(error, "SSL_CERT_FILE in the environment of the workers", "that of a proxy that you put between", scheme)
+    return f"{text}; {advice}" if advice else text
 
 
 def is_success(status: int) -> bool:

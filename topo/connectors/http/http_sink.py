@@ -21,7 +21,7 @@ from topo.api.operator_bolts import AsyncBolt
 from topo.api.tuples import Tuple
 from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.clients import check_installed
-from topo.connectors.http.answers import RETRY_ON, RetryRules, is_success, retry_after_s
+from topo.connectors.http.answers import RETRY_ON, RetryRules, is_success, missing_answer, retry_after_s
 from topo.connectors.http.key_locks import KeyLocks
 from topo.connectors.http.requests import ID_HEADER, LONGEST_ID, given_headers, shown_url, without_queries
 from topo.connectors.record_encoder import Select, Serialize, encoder_of, fields_named, selector_of
@@ -191,7 +191,7 @@ class HttpSink(AsyncBolt, WithRequiredFields):
                     asked_s = retry_after_s(answer.headers.get("Retry-After"), answer.headers.get("Date"))
                     cause = f"answered {status}{': ' + text if text else ''}"
             except self._errors as error:
-                status, cause = None, f"gave no answer: {type(error).__name__}{': ' + str(error) if str(error) else ''}"
+                status, cause = None, f"gave no answer: {missing_answer(error, url)}"
             self._note_reached(status is not None, cause)
             if status is not None and is_success(status):
                 self._publish_ms.record((now() - sent_at) * 1000)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from topo.connectors.http.answers import retry_after_s
+from topo.connectors.http.answers import missing_answer, retry_after_s
 from topo.connectors.http.redirects import guarded
 from topo.connectors.http.sse_events import EventParser, ServerEvent
 from topo.connectors.http.stream_reader import StreamLink, StreamMessage, keep_connected
@@ -73,7 +73,7 @@ class SseClient:
         except TimeoutError as error:
             raise PeerError(f"nothing has come for {self._silence_s:g} s") from error
         except aiohttp.ClientError as error:
-            raise PeerError(f"lost the connection: {type(error).__name__}: {error}") from error
+            raise PeerError(f"lost the connection: {missing_answer(error, self._url)}") from error
         return False
 
     async def _take(self, event: ServerEvent, link: StreamLink) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import aiohttp
 
-from topo.connectors.http.answers import retry_after_s
+from topo.connectors.http.answers import missing_answer, retry_after_s
 from topo.connectors.http.redirects import guarded
 from topo.connectors.http.stream_reader import StreamLink, StreamMessage, keep_connected
 from topo.errors import PeerError
@@ -111,7 +111,7 @@ class WebSocketClient:
             self._asked_s = retry_after_s(headers.get("Retry-After"), headers.get("Date"))
             raise PeerError(f"the server has refused the connection: {error.status}, {error.message}") from error
         except aiohttp.ClientError as error:
-            raise PeerError(f"lost the connection: {type(error).__name__}: {error}") from error
+            raise PeerError(f"lost the connection: {missing_answer(error, self._url)}") from error
 
     def _end_of(self, socket: aiohttp.ClientWebSocketResponse, last: aiohttp.WSMessage) -> str:
         """Return why a connection has ended."""

@@ -56,7 +56,7 @@ class PostgresCdcSpout(PartitionedSpout):
             publication: the name of a publication, which names the tables: `create publication ... for table ...`.
             slot: the name of the replication slot, for this spout alone: a-z, digits and underscores.
             on_lost: when the slot was dropped, its publication was dropped and made again, or the server has dropped its log:
-                "fail": report it again and again; "skip": report it once, make a new slot, and continue with changes from then on.
+                "fail": report it again and again; "skip": report it once, make a new slot, and continue with later changes.
             on_bad_record: see `PartitionedSpout`.
 
         Raises:
