@@ -49,11 +49,11 @@ def address(server: NatsProcess, user: str) -> str:
     return f"nats://{user}:{PASSWORD}@127.0.0.1:{server.port}"
 
 
-def nkey() -> tuple[str, str]:
+def nkey(name: bytes = b"topo") -> tuple[str, str]:
     """The public key of a user who signs, and the seed."""
     import nkeys
 
-    seed: bytes = nkeys.encode_seed(b"topo" * 8, nkeys.PREFIX_BYTE_USER)
+    seed: bytes = nkeys.encode_seed(name * 8, nkeys.PREFIX_BYTE_USER)
     return nkeys.from_seed(bytearray(seed)).public_key.decode(), seed.decode()
 
 
@@ -108,6 +108,31 @@ def test_a_user_who_signs_reads_and_a_file_without_a_seed_is_named(server: NatsP
     file.write_text("planted")
     with pytest.raises(ConfigError, match=r"config=\{'nkeys_seed': .*seed'\} cannot be used: .*nvalid") as refused:
         PartitionHarness(lambda: NatsSpout(url, stream, config={"nkeys_seed": str(file)}))
+    assert "planted" not in str(refused.value)
+    stranger = nkey(b"opot")[1]
+    with pytest.raises(
+        ConfigError, match=r"refuses this user: .*; nkeys_seed_str of config may have expired, or was revoked"
+    ) as refused:
+        PartitionHarness(lambda: NatsSpout(url, stream, config={"nkeys_seed_str": stranger}))
+    assert stranger not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "cannot be read: No such file"),
+        ("planted", "has not both"),
+        ("-----BEGIN NATS USER JWT-----\nplanted", "has not both"),
+    ],
+)
+def test_a_file_of_credentials_that_cannot_be_used_is_named(
+    server: NatsProcess, tmp_path: Path, text: str | None, reason: str
+) -> None:
+    stream, file, url = server.make_stream(), tmp_path / "user.creds", f"nats://127.0.0.1:{server.port}"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigError, match=rf"config=\{{'user_credentials': .*user.creds'\}} {reason}") as refused:
+        PartitionHarness(lambda: NatsSpout(url, stream, config={"user_credentials": str(file)}))
     assert "planted" not in str(refused.value)
 
 

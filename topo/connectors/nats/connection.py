@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 from weakref import finalize
 
@@ -22,6 +23,8 @@ _REFUSED = {
 }
 _WITH_NKEYS = "user_credentials", "nkeys_seed", "nkeys_seed_str"
 """Logins that the client signs."""
+_PARTS = "-BEGIN NATS USER JWT-", "-BEGIN USER NKEY SEED-"
+"""Of a file of credentials."""
 _IDLE_S = 60.0
 """A connection that was idle for this time is made again: between calls the server's pings have no answer."""
 Result = TypeVar("Result")
@@ -140,16 +143,15 @@ class NatsConnection:
             if "permissions violation" in str(error).lower():
                 self.complaint = self._servers.shown(error)
 
+        _check_files(self._servers)
         options = {"allow_reconnect": False, "error_cb": keep, "connect_timeout": self._servers.timeout_s}
         try:
             return await _client(self._servers, {**self._servers.config, **options})
         except Exception as error:
             for one in (*refusals, error):
                 if "uthorization" in str(one) or "uthentication" in str(one):
-                    raise ConfigError(
-                        f"{self._servers.component}: {self._servers} refuses this user: {self._servers.shown(one)}; give user "
-                        "and password in the URL, or credentials in config"
-                    ) from None
+                    refused = f"{self._servers} refuses this user: {self._servers.shown(one)}"
+                    raise ConfigError(f"{self._servers.component}: {refused}; {self._login()}") from None
             if type(error).__module__.startswith("nkeys"):
                 files = {name: value for name, value in self._servers.config.items() if name in _WITH_NKEYS[:2]}
                 raise ConfigError(
@@ -167,10 +169,36 @@ class NatsConnection:
                 ) from None
             raise
 
+    def _login(self) -> str:
+        """Return what to do about a refused login."""
+        given = next((name for name in _WITH_NKEYS if name in self._servers.config), None)
+        if given is None:
+            return "give user and password in the URL, or credentials in config"
+        return f"{given} of config may have expired, or was revoked, or is of another account: give another"
+
     def close(self) -> None:
         """Close the connection and the loop. It may be called again."""
         if self._forget.detach() is not None:
             _close(self._loop, self._clients)
+
+
+def _check_files(servers: NatsServers) -> None:
+    """Raise ConfigError where a file of the login cannot be used: the client's errors do not name it."""
+    for name in _WITH_NKEYS[:2]:
+        given = servers.config.get(name)
+        for file in given if isinstance(given, tuple | list) else (given,):
+            # The client takes a file's text in a class besides.
+            if not isinstance(file, str | Path):
+                continue
+            shown = f"{servers.component}: config={{{name!r}: {str(file)!r}}}"
+            try:
+                text = Path(file).read_text(errors="replace")
+            except OSError as error:
+                raise ConfigError(f"{shown} cannot be read: {error.strerror}") from None
+            if name == _WITH_NKEYS[0] and file is given and not all(part in text for part in _PARTS):
+                raise ConfigError(
+                    f"{shown} has not both a user's JWT and seed, as a .creds file has; `nsc generate creds` makes one"
+                )
 
 
 async def _client(servers: NatsServers, options: dict[str, Any]) -> Any:
