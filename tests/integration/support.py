@@ -216,7 +216,7 @@ class Scene:
     def lines(self, name: str = "out") -> list[Any]:
         """Return the values that a JsonLinesSink of one field has written to a file of that name, or its tasks' files."""
         files = sorted(self.folder.glob(f"{name}*.jsonl*"))
-        rows = [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
+        rows = [json.loads(line) for file in files for line in _whole_lines(file)]
         return [next(iter(row.values())) if len(row) == 1 else tuple(row.values()) for row in rows]
 
     def touch(self, name: str) -> None:
@@ -242,6 +242,14 @@ class Scene:
             end_leftovers(running.folder)
 
 
+def _whole_lines(file: Path) -> list[bytes]:
+    """Return the lines of a file, the last of which may be half written at first."""
+    until = time.monotonic() + 1
+    while not (content := file.read_bytes()).endswith(b"\n") and content and time.monotonic() < until:
+        time.sleep(0.01)
+    return content.splitlines()
+
+
 def let_pass(running: RunningTopology, seconds: float) -> None:
     """Wait until the topology's own clock has gone on by that."""
     begun = running.status()["uptime_s"]
@@ -256,8 +264,8 @@ def worker_of(status: Status, component: str, index: int = 0) -> Status:
 
 
 def pid_of(status: Status, component: str, index: int = 0) -> int:
-    """Return the process that hosts a task."""
-    return int(worker_of(status, component, index)["pid"])
+    """Return the process that hosts a task; 0 while there is none."""
+    return int(worker_of(status, component, index)["pid"] or 0)
 
 
 def component_of(status: Status, component: str) -> Status:
