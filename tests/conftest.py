@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import tempfile
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +43,9 @@ LONGEST = (
 LONGEST_GROUPS = ("kafka", "kafka-out", "postgres", "rabbitmq", "http")
 """Groups of tests with servers that take longest, the longest first."""
 
+EVERY = int(os.environ.get("TOPO_EVERY", "1"))
+"""Of a test with several cases one in EVERY runs, but of the contracts all: CI on a slow machine has no time for all."""
+
 _SPARKLESS = pytest.StashKey[str]()
 
 
@@ -57,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with what takes longest. Skip what needs Spark where it cannot run, and say so once at the end; CI tries it."""
+    _leave_out_cases(config, items)
     items.sort(key=_when)
     marked = [item for item in items if item.get_closest_marker("spark")]
     missing = _missing_for_spark() if marked and not os.environ.get("CI") else None
@@ -64,6 +70,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[_SPARKLESS] = f"{len(marked)} tests of Spark were skipped: {missing}"
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def _leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seen: Counter[str] = Counter()
+    left_out = set()
+    for item in items:
+        test, _, cases = item.nodeid.partition("[")
+        if cases and not test.startswith("tests/contract"):
+            # The first that is kept depends on the name: it is not always the same mode of delivery.
+            seen[test] += 1
+            if (zlib.crc32(test.encode()) + seen[test]) % EVERY:
+                left_out.add(item)
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
