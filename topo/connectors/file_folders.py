@@ -251,7 +251,7 @@ class RemoteFolder:
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         self._files, self._root = file_system_at(url, options, "FilesSpout")
-        # Clients without requests of their own loop, such as that of FTP, are for one thread.
+        # A client that is not asynchronous, such as that of FTP, may be for one thread alone.
         self.threads = _THREADS if self._files.async_impl else 1
         self._was_there = False
         self.unsettled: list[str] = []

@@ -43,9 +43,9 @@ class FileOpener:
             return future
         self._wanted.put((name, future))
         if self._started < self._threads:
-            self._started += 1
             # Those of an executor would hold up the end of the process while a store does not answer.
             threading.Thread(target=self._loop, name="topo-files", daemon=True).start()
+            self._started += 1
         return future
 
     def close(self) -> None:

@@ -33,9 +33,7 @@ _OF_PARTS = (Union, types.UnionType, tuple, dict, set, frozenset, Collection, Se
 VALUE = "value"
 KEY = "key"
 """Name of the field that holds the key."""
-_BEFORE = (
-    "declare it where the records are made, as by of=dict[str, list[int]] there, or by map(..., of=...) before this operator"
-)
+_BEFORE = "declare it where the records are made, as by of=dict[str, list[int]] there, or by map(..., of=...) before it"
 _MERGED = "streams of several types are merged: make one type of them before, as by map(..., of=...)"
 
 
@@ -134,17 +132,19 @@ class Layout:
             values = ["row"]
         return _made(f"lambda row: {self.unpacked(values, space, 'record')}", space)
 
-    def keeper(self, place: str, **known: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    def keeper(
+        self, place: str, *, merged: bool = False, given: bool = False
+    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         """Return the functions that make a value for state of a record, and a record of the value, which has the fields' names.
 
         Args:
             place: of the operator, or of the state, for errors.
-            known: `merged` and `given` of `check_unknown`.
+            merged, given: as for `check_unknown`.
         """
         pack = self.packer(place)
         if not self.attributes:
             if self.kinds == (None,) and self.record not in SCALARS:
-                return check_unknown(place, of_state=True, **known), lambda value: value
+                return check_unknown(place, of_state=True, merged=merged, given=given), lambda value: value
             return pack, self.unpacker()
         names = ",".join(self.attributes)
         readers = {names: self.unpacker(1)}

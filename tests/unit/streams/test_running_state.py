@@ -146,7 +146,7 @@ def test_the_type_of_what_reduce_keeps_is_declared_where_its_records_are_made(
 
     errors = run(draw, attempts=1).errors()
     if of is None:
-        assert errors[0].message.endswith("or by map(..., of=...) before this operator")
+        assert errors[0].message.endswith("or by map(..., of=...) before it")
     else:
         assert (seen, errors) == ([{"tags": ["x", "y"]}], [])
 
