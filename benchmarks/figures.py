@@ -50,7 +50,9 @@ COMMANDS: Mapping[str, str] = {
     "windows of batches": f"{sys.executable} -m benchmarks.batches --windows --lines 400000 --json --rounds 1",
     "1,000/s": f"{_PACED} --rate 1000",
     "1,000/s, packed": f"{_PACED} --rate 1000 --workers 1",
+    "1,000/s by hand": f"{sys.executable} -m benchmarks.relay --json --rate 1000",
     "20,000/s": f"{_PACED} --rate 20000",
+    "20,000/s by hand": f"{sys.executable} -m benchmarks.relay --json --rate 20000",
     "20,000/s, exactly_once": f"{_PACED} --rate 20000 {_PACED_EXACTLY}",
     "idle": f"{sys.executable} benchmarks/idle.py --seconds 10 --json",
     "start": f"{sys.executable} benchmarks/start_up.py --runs 3 --json",
@@ -113,6 +115,11 @@ def _least(name: str, of: str, key: str, goal: float) -> Row:
     return Row(name, (of,), goal, value(of, key), is_most=True)
 
 
+def _plain(name: str, of: str, key: str) -> Row:
+    """A figure without a goal."""
+    return Row(name, (of,), None, value(of, key))
+
+
 ROWS: Sequence[Row] = (
     _ratio("word count, at_least_once; to pipe.py", "words", "words by hand", "words_per_second", 2.2),
     _ratio("word count, exactly_once; to pipe.py", "words, exactly_once", "words by hand", "words_per_second", 3.5),
@@ -132,15 +139,18 @@ ROWS: Sequence[Row] = (
     _ratio("word count, 64 tasks in 2 workers; to 4 tasks", "words, 64 tasks", "words", "words_per_second", 0.6),
     _least("latency at 1,000/s, p50, ms", "1,000/s", "latency_ms.p50", 0.4),
     _least("latency at 1,000/s, p99, ms", "1,000/s", "latency_ms.p99", 1.0),
+    _plain("latency at 1,000/s, by hand, p99, ms", "1,000/s by hand", "latency_ms.p99"),
     _least("latency at 1,000/s in one worker, p50, ms", "1,000/s, packed", "latency_ms.p50", 0.2),
     _least("latency at 1,000/s in one worker, p99, ms", "1,000/s, packed", "latency_ms.p99", 0.5),
     _least("latency at 20,000/s, at_least_once, p99, ms", "20,000/s", "latency_ms.p99", 2.0),
     _least("latency at 20,000/s, exactly_once, p99, ms", "20,000/s, exactly_once", "latency_ms.p99", 3.0),
+    _plain("latency at 20,000/s, by hand, p99, ms", "20,000/s by hand", "latency_ms.p99"),
     Row("processor time of a record at 1,000/s, two hops, ms", ("1,000/s",), 0.3, cpu_each("1,000/s"), is_most=True),
+    _plain("the same by hand, ms", "1,000/s by hand", "cpu_ms_per_record"),
     _least("idle topology of five workers, % of a core", "idle", "workers_cpu_percent", 0.5),
     _least("memory of an idle worker, MB", "idle", "worker_rss_mb", 35.0),
     _least("topo run to the first ack, s", "start", "first_ack_s", 0.4),
-    Row("word count in plain Python, words/s", ("words, plain Python",), None, value("words, plain Python", "words_per_second")),
+    _plain("word count in plain Python, words/s", "words, plain Python", "words_per_second"),
 )
 
 
