@@ -7,8 +7,8 @@ The book keeps every message from its emission until it is done (acked, or dead-
 | in flight | emitted; its verdict is awaited                                        | any report                         |
 | delayed   | failed, waits for its backoff                                          | `due`                              |
 | ready     | lost at an epoch reset, to be emitted again at once                    | `due`                              |
-| suspect   | was processed by a task whose process died, waits to be tried alone    | `due`, with nothing else in flight |
-| on trial  | a suspect in flight; nothing else may be                               | any report                         |
+| suspect   | was processed by a task whose process died, waits to be tried          | `due`, when no trial is open       |
+| on trial  | a suspect in flight, which no process has outlived yet                 | any report, or the end of its time |
 | dead      | given up; waits until its dead letter is stored                        | `done`                             |
 
 Two counts lead to a dead letter, each at `attempts`: *failures*, verdicts and timeouts; and *kills*, deaths of a process
@@ -16,9 +16,11 @@ while it was processing this message alone. A reset alone is no attempt. Which o
 be known, so they become suspects and are tried one after the other, those never tried first: the innocent get through before
 the guilty one strikes again. A trial that ends in a failure or an ack clears the message of suspicion, not of its kills.
 
-Where a verdict may be long in coming, because windows hold messages to their end, a suspect cannot be tried to its verdict. There
-(`trial_s`) a trial is over when the process has outlived it by that time, and a message is tried only once it was
-in processing at two deaths: those at the first are emitted again like the rest, for killers from outside seldom meet it twice.
+A verdict may be long in coming: a bolt holds its inputs until a file or a batch is full, or a window until its end. So a trial
+is over as well when the processes have outlived it by `Trials.patience_s`. Each trial that ends so doubles the number of the
+suspects that are tried together, up to the next death: a thousand take ten trials. Bolts run suspects one by one, so a death
+nearly always names one of them; when it names several that were suspects before, patience doubles, and becomes as long as need
+be for one to be alone. A message that has killed alone is tried without others.
 
 A message that waits does not hold back others, with one exception: while there is a suspect (`holds_back`), the task emits
 only what `due` returns.
@@ -31,7 +33,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nsmallest
 from itertools import count, repeat
 from typing import Generic, TypeVar
 
@@ -53,6 +55,19 @@ class Backoff(Struct, frozen=True):
         return self.waits_s[min(failures, len(self.waits_s)) - 1]
 
 
+class Trials(Struct, frozen=True):
+    """How suspects are tried.
+
+    Attributes:
+        patience_s: how long a trial waits for its verdict, in seconds.
+        second_death: whether messages are tried only once they were in processing at two deaths. Those at the first are emitted
+            again like the rest then, for killers from outside seldom meet a message twice.
+    """
+
+    patience_s: float = 1.0
+    second_death: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class GivenUpMessage(Generic[K, M]):
     """The message is given up. Store it with `why`, then report it as done."""
@@ -69,7 +84,7 @@ class RetryBook(Generic[K, M]):
     Args:
         attempts: how many failures, or kills, make a dead letter; at least 1.
         backoff: the wait between a failure and the next emission.
-        trial_s: how long a trial takes at most, in seconds; None: until its verdict.
+        trials: how suspects are tried.
 
     Attributes:
         open_ids: a view of the ids of all messages that the book keeps.
@@ -80,7 +95,7 @@ class RetryBook(Generic[K, M]):
         ValueError: fewer than one attempt.
     """
 
-    def __init__(self, attempts: int = 3, backoff: Backoff | None = None, trial_s: float | None = None) -> None:
+    def __init__(self, attempts: int = 3, backoff: Backoff | None = None, trials: Trials | None = None) -> None:
         if attempts < 1:
             raise ValueError(f"a message needs at least 1 attempt, not {attempts}")
         self._attempts = attempts
@@ -95,9 +110,14 @@ class RetryBook(Generic[K, M]):
         self._heap_order = count()
         self._ready: deque[K] = deque()
         self._suspects: dict[K, None] = {}
-        self._on_trial: K | None = None
-        self._trial_s = trial_s
+        self._trials = trials or Trials()
+        self._patience_s = self._trials.patience_s
+        self._on_trial: dict[K, None] = {}
+        self._together = 1
+        """How many suspects the next trial may have."""
         self._trial_ends = 0.0
+        self._first_trial_at: float | None = None
+        """When suspects may be tried although messages from before are in flight; None until that is asked, or after a reset."""
         self._dead: set[K] = set()
 
     def emitted(self, message_ids: Sequence[K], messages: Iterable[M]) -> list[K]:
@@ -168,17 +188,15 @@ class RetryBook(Generic[K, M]):
     def lost(self, message_ids: Iterable[K]) -> None:
         """Take back messages that were in flight at an epoch reset, in order of emission. Not an attempt.
 
-        The suspect on trial becomes a suspect again. Dead and unknown ids are ignored.
+        Suspects on trial become suspects again, and the next trial is of one. Dead and unknown ids are ignored.
         """
         message_ids = [m for m in message_ids if m in self._messages and m not in self._dead and m not in self._suspects]
-        on_trial = self._on_trial
+        on_trial = self._on_trial.copy()
+        self._together, self._first_trial_at = 1, None
         self._unqueue(message_ids)
+        self._suspects.update(dict.fromkeys(message_id for message_id in message_ids if message_id in on_trial))
         # Reversed, since each goes to the front: replays keep the order of emission.
-        for message_id in reversed(message_ids):
-            if message_id == on_trial:
-                self._suspects[message_id] = None
-            else:
-                self._ready.appendleft(message_id)
+        self._ready.extendleft(message_id for message_id in reversed(message_ids) if message_id not in on_trial)
 
     def suspect(self, message_ids: Sequence[K], alone: bool) -> list[GivenUpMessage[K, M]]:
         """Take the messages that a task was processing when its process died.
@@ -198,11 +216,13 @@ class RetryBook(Generic[K, M]):
         message_ids = [m for m in dict.fromkeys(message_ids) if m in self._messages and m not in self._dead]
         self._unqueue(message_ids)
         given_up: list[GivenUpMessage[K, M]] = []
+        if not alone and not self.kills.keys().isdisjoint(message_ids):
+            self._patience_s *= 2
         for message_id in message_ids:
             is_known = message_id in self.kills
             kills = self.kills[message_id] = self.kills.get(message_id, 0) + alone
-            if self._trial_s is not None and not is_known and not alone:
-                # The first death among others: noted by its entry in `_kills`, and tried alone only after a second one.
+            if self._trials.second_death and not is_known and not alone:
+                # The first death among others: noted by its entry in `kills`, and tried only after a second one.
                 self._ready.append(message_id)
             elif kills < self._attempts:
                 self._suspects[message_id] = None
@@ -237,7 +257,7 @@ class RetryBook(Generic[K, M]):
     @property
     def holds_back(self) -> bool:
         """Whether suspects have to be tried: the task then emits nothing but what `due` returns."""
-        return bool(self._suspects) or self._on_trial is not None
+        return bool(self._suspects or self._on_trial)
 
     def due(self, now: float, in_flight: int, limit: int | None = None) -> list[tuple[K, M]]:
         """Return what to emit now; the task does so at once.
@@ -247,17 +267,14 @@ class RetryBook(Generic[K, M]):
             in_flight: how many messages of this task are pending.
             limit: the most to return; the rest stays due.
         """
-        if self._on_trial is not None and self._trial_s is not None and now >= self._trial_ends:
-            self._on_trial = None
         if self.holds_back:
-            if self._on_trial is not None or (in_flight and self._trial_s is None) or limit == 0:
+            if limit == 0 or now < self._next_trial(now, in_flight):
                 return []
-            self._trial_ends = now + (self._trial_s or 0.0)
-            # Those with the fewest kills first: the innocent get through before the guilty one strikes again.
-            message_id = min(self._suspects, key=self.kills.__getitem__)
-            del self._suspects[message_id]
-            self._on_trial = message_id
-            return [(message_id, self._messages[message_id])]
+            if self._on_trial:
+                self._on_trial.clear()
+                self._together *= 2
+        if self._suspects:
+            return self._try(now, self._together if limit is None else min(limit, self._together))
         room = len(self._messages) if limit is None else limit
         emit: list[K] = []
         while self._ready and len(emit) < room:
@@ -271,15 +288,33 @@ class RetryBook(Generic[K, M]):
     def next_deadline(self, now: float, in_flight: int) -> float | None:
         """When `due` will next return something, in monotonic seconds; None if not before a report or an emission."""
         if self.holds_back:
-            if self._trial_s is not None:
-                return now if self._on_trial is None else self._trial_ends
-            return now if self._on_trial is None and not in_flight else None
+            return self._next_trial(now, in_flight)
         return now if self._ready else self._next_retry()
+
+    def _next_trial(self, now: float, in_flight: int) -> float:
+        """Return when the open trial ends, or the next one begins: as soon as the messages in flight are outlived."""
+        if self._on_trial:
+            return self._trial_ends
+        if not in_flight:
+            return now
+        if self._first_trial_at is None:
+            self._first_trial_at = now + self._patience_s
+        return max(now, self._first_trial_at)
+
+    def _try(self, now: float, most: int) -> list[tuple[K, M]]:
+        # Those with the fewest kills first: the innocent get through before the guilty one strikes again.
+        chosen = nsmallest(most, self._suspects, key=self.kills.__getitem__)
+        chosen = [message_id for message_id in chosen if not self.kills[message_id]] or chosen[:1]
+        for message_id in chosen:
+            del self._suspects[message_id]
+        self._on_trial = dict.fromkeys(chosen)
+        self._first_trial_at, self._trial_ends = now, now + self._patience_s
+        return [(message_id, self._messages[message_id]) for message_id in chosen]
 
     @property
     def suspect_count(self) -> int:
-        """How many suspects there are, the one on trial included."""
-        return len(self._suspects) + (self._on_trial is not None)
+        """How many suspects there are, those on trial included."""
+        return len(self._suspects) + len(self._on_trial)
 
     def restore(self, record: Mapping[K, int]) -> None:
         """Take the record of an earlier life: when such a message is emitted it is held as a suspect."""
@@ -293,7 +328,7 @@ class RetryBook(Generic[K, M]):
 
     def validate(self) -> None:
         """Assert the invariants: every message is known and in one state at most."""
-        trial = set() if self._on_trial is None else {self._on_trial}
+        trial = self._on_trial
         states: list[Collection[K]] = [self._delayed, self._ready, self._suspects, trial, self._dead]
         listed = [message_id for state in states for message_id in state]
         assert len(listed) == len(set(listed)), "a message is in two states"
@@ -314,8 +349,7 @@ class RetryBook(Generic[K, M]):
         for message_id in leaving:
             self._delayed.pop(message_id, None)
             self._suspects.pop(message_id, None)
-        if self._on_trial in leaving:
-            self._on_trial = None
+            self._on_trial.pop(message_id, None)
 
     def _next_retry(self) -> float | None:
         """Return the end of the first back-off that still counts."""

@@ -22,7 +22,7 @@ from topo.tracking.dead_letter_reports import DeadLetterReports
 from topo.tracking.failure_causes import cause_of
 from topo.tracking.position_reports import PositionReports
 from topo.tracking.replayed_letters import ReplayedLetters, is_letter
-from topo.tracking.retries import Backoff, GivenUpMessage, RetryBook
+from topo.tracking.retries import Backoff, GivenUpMessage, RetryBook, Trials
 from topo.tracking.spout_task import SentRow, SpoutReports, SpoutTask
 from topo.tracking.unresolved import UnresolvedMessages
 from topo.wire.codec import Codec
@@ -40,7 +40,7 @@ class SourceMessages:
         task: of the spout.
         reports: of the task.
         codec: what positions and dead letters are stored with.
-        trial_s: see `RetryBook`.
+        trials: see `RetryBook`.
 
     Attributes:
         pending: the messages whose trees are open, by root: their ids, or pairs of id and row where the spout has no book and
@@ -51,7 +51,7 @@ class SourceMessages:
         is_open: whether a message of a retrying spout is kept under an id.
     """
 
-    def __init__(self, spout: Spout, task: SpoutTask, reports: SpoutReports, codec: Codec, trial_s: float | None = None) -> None:
+    def __init__(self, spout: Spout, task: SpoutTask, reports: SpoutReports, codec: Codec, trials: Trials | None = None) -> None:
         config = task.config
         self.is_retrying = isinstance(spout, RetryingSpout | PartitionedSpout)
         self.keeps_values = self.is_retrying or spout.wants_values
@@ -63,7 +63,7 @@ class SourceMessages:
         self._reports = reports
         self._codec = codec
         self._counters = task.counters
-        self._book: RetryBook[Any, SentRow] = RetryBook(config.attempts, Backoff(config.back_off_s), trial_s)
+        self._book: RetryBook[Any, SentRow] = RetryBook(config.attempts, Backoff(config.back_off_s), trials)
         self.is_open: Callable[[Any], bool] = self._book.__contains__
         on_committed = spout.on_committed if isinstance(spout, PartitionedSpout) else None
         self.positions = PositionReports(task, reports, codec, self._book, on_committed)

@@ -10,7 +10,7 @@ from tests.tasks.components import Replaying, Sink, chain
 from tests.tasks.environment import CODEC
 from tests.tasks.solo import Solo
 from tests.unit.task.spouts import replaying
-from topo.ids import Epoch
+from topo.ids import SUSPECT_BIT, Epoch
 from topo.wire.control import DeadLetter, Go, PositionReport
 from topo.wire.frames import FrameKind
 
@@ -37,6 +37,21 @@ def test_suspects_are_tried_one_at_a_time_before_all_others() -> None:
     assert task.values() == [1, 3]
     task.verdict(FrameKind.ACKED, 3)
     assert task.values() == [1, 3, 0, 2, 4, 5]
+
+
+def test_suspects_that_a_bolt_holds_do_not_wait_for_their_verdicts() -> None:
+    """A sink acks its inputs when its file is full: with one of them at a time the next would wait for each file."""
+    _, task = replaying(*range(8), max_spout_pending=8)
+    task.run()
+    suspected(task, 1, 2, 3, 5)
+    assert task.values() == [1]
+    task.wait(1.0)
+    assert task.values() == [1, 2, 3]
+    task.wait(1.0)
+    assert task.values() == [1, 2, 3, 5]
+    task.wait(1.0)
+    assert task.values() == [1, 2, 3, 5, 0, 4, 6, 7]
+    assert all(task.root_of(value) & SUSPECT_BIT for value in (1, 2, 3, 5)), "bolts run them one by one"
 
 
 def test_a_trial_leaves_at_once() -> None:

@@ -154,7 +154,7 @@ def test_suspects_are_tried_one_at_a_time_with_nothing_else_in_flight(book: Book
     assert book.suspect([1, 2], alone=False) == []
     assert book.holds_back
     assert book.due(50.0, in_flight=1) == []
-    assert book.next_deadline(50.0, in_flight=1) is None
+    assert book.next_deadline(50.0, in_flight=1) == 51.0, "those from before are watched as long as a trial"
     assert book.next_deadline(50.0, in_flight=0) == 50.0
     assert ids(book.due(50.0, in_flight=0)) == [1]
     assert book.due(50.0, in_flight=1) == []
@@ -337,6 +337,7 @@ class AnySpout(RuleBasedStateMachine):
     def start(self) -> None:
         self.book = Book(attempts=2)
         self.now = 0.0
+        self.tried_at = 0.0
         self.next_id = 0
         self.in_flight: list[int] = []
         self.unfinished: set[int] = set()
@@ -356,7 +357,9 @@ class AnySpout(RuleBasedStateMachine):
         self.now += seconds
         held_back = self.book.holds_back
         due = ids(self.book.due(self.now, len(self.in_flight)))
-        assert not held_back or not due or (len(due) == 1 and not self.in_flight)
+        if held_back and due:
+            assert not self.in_flight or self.now >= self.tried_at + 1.0, "something in flight was not outlived"
+        self.tried_at = self.now if self.book.holds_back and due else self.tried_at
         assert not set(due) & set(self.in_flight)
         self.in_flight += due
 

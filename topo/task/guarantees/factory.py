@@ -18,12 +18,13 @@ from topo.task.guarantees.untracked import UntrackedInputs
 from topo.task.guarantees.verdict_delivery import VerdictDelivery
 from topo.task.parts import TaskParts
 from topo.task.runners.spout_output import SpoutOutput
+from topo.tracking.retries import Trials
 from topo.tracking.source_messages import SourceMessages
 
 _ANY_TASK = (GroupingKind.SHUFFLE, GroupingKind.LOCAL_OR_SHUFFLE, GroupingKind.GLOBAL, GroupingKind.NONE)
 """Groupings by which an input may as well have come to another task."""
-TRIAL_S = 0.05
-"""How long a suspect is watched whose verdict may take as long as a window."""
+WINDOWED = Trials(patience_s=0.05, second_death=True)
+"""How suspects are tried whose verdict may take as long as a window."""
 
 
 def make_input_guarantee(
@@ -54,8 +55,8 @@ def make_source_guarantee(parts: TaskParts, spout: Spout) -> tuple[SourceGuarant
     if state.is_checkpointed:
         output = SpoutOutput(parts, spout)
         return CheckpointedSource(parts, spout, output.emission, output.watermarks), output
-    trial_s = TRIAL_S if state.plan.has_tracked_windows else None
-    messages = SourceMessages(spout, state, parts.reports, parts.env.codec, trial_s)
+    trials = WINDOWED if state.plan.has_tracked_windows else None
+    messages = SourceMessages(spout, state, parts.reports, parts.env.codec, trials)
     output = SpoutOutput(parts, spout, messages.least_waiting_stamp)
     return TrackedSource(parts, spout, output.emission, messages), output
 

@@ -372,7 +372,7 @@ class InputRunner:
                 undecoded += unfit
         for one in undecoded:
             self._guarantee.undecoded(one, now)
-        # A spout tries its suspects one at a time. Those of several spouts, and rows of messages that are none, share a batch.
+        # Suspects that are tried together, those of several spouts, and rows of messages that are none, share a batch.
         batch.runs_singly = batch.has_suspect
         if self._taps.taken is not None and batch.count:
             origin = batch.origin

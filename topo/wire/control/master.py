@@ -48,7 +48,7 @@ class Routes(ControlMessage, frozen=True):
     """Adopt this epoch. The maps have an entry for each spout task that has something to resume.
 
     Attributes:
-        suspects: roots in flight when a worker was lost; they are replayed one at a time.
+        suspects: roots in flight when a worker was lost; they are tried before all others.
         alone: whether spouts emit nothing else until the suspects are through.
         positions: committed positions, packed.
         attempts: how often messages took their process down, packed.
