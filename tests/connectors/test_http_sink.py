@@ -254,6 +254,7 @@ def test_rows_that_cannot_be_sent_are_the_users_error(receiver: Receiver) -> Non
         ({"url": "http://x/{a.b}"}, "names of fields alone"),
         ({"url": "http://x/{}"}, "names of fields alone"),
         ({"headers": {"Authorization": None}}, "None for 'Authorization'"),
+        ({"url": "http://u:p@x", "headers": {"Authorization": "Bearer x"}}, "has a user, and headers= has Authorization"),
         ({"retry_on": "503"}, "retry_on='503'"),
         ({"retry_on": (200,)}, "statuses of refusals"),
         ({"concurrency": 0}, "above zero"),

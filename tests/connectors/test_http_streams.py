@@ -410,6 +410,8 @@ def test_a_server_that_answers_no_pings_is_left_for_a_new_connection(server: Any
         (lambda: SseSpout("http://x", metadata=("offset",)), "metadata has 'offset'"),
         (lambda: SseSpout("http://x", headers={"X-Api-Key": None}), "None for 'X-Api-Key'"),
         (lambda: WebSocketSpout("ws://x", headers={"X-Api-Key": None}), "None for 'X-Api-Key'"),
+        (lambda: SseSpout("http://u:p@x", headers={"Authorization": "x"}), "has a user, and headers="),
+        (lambda: WebSocketSpout("ws://u:p@x", headers={"Authorization": "x"}), "has a user, and headers="),
         (lambda: WebSocketSpout("http://x"), "must begin with ws://"),
         (lambda: WebSocketSpout("ws://x", on_full="block"), "on_full='block'"),
         (lambda: WebSocketSpout("ws://x", most_waiting=0), "above zero"),

@@ -79,15 +79,23 @@ def test_ids_of_senders_have_a_length() -> None:
 def test_a_header_without_a_value_is_refused_by_its_name() -> None:
     headers: dict[str, Any] = {"Authorization": None, "X-Shard": 7}
     with pytest.raises(ConfigError, match="headers= has None for 'Authorization'"):
-        given_headers("HttpSink", headers)
-    assert given_headers("HttpSink", {**headers, "Authorization": "x"}) == {"Authorization": "x", "X-Shard": "7"}
-    assert given_headers("HttpSink", None) == {}
+        given_headers("HttpSink", "http://h", headers)
+    assert given_headers("HttpSink", "http://h", {**headers, "Authorization": "x"}) == {"Authorization": "x", "X-Shard": "7"}
+    assert given_headers("HttpSink", "http://h", None) == {}
 
 
 def test_a_header_with_a_line_end_is_refused_without_its_value() -> None:
     with pytest.raises(ConfigError, match="'Authorization'; a value that was read from a file needs") as refused:
-        given_headers("HttpSink", {"Authorization": "Bearer planted\n", "X-Shard": "a\tb"})
+        given_headers("HttpSink", "http://h", {"Authorization": "Bearer planted\n", "X-Shard": "a\tb"})
     assert "planted" not in str(refused.value) and "X-Shard" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["https://u:planted@h/{n}", "wss://u@h/feed", "http://:planted@h"])
+def test_a_request_has_one_login(url: str) -> None:
+    with pytest.raises(ConfigError, match="has a user, and headers= has Authorization.*; leave the user out") as refused:
+        given_headers("HttpSink", url, {"authorization": "Bearer planted"})
+    assert "planted" not in str(refused.value)
+    assert given_headers("HttpSink", url, {"X-Shard": "7"}) == {"X-Shard": "7"}
 
 
 PACKED = gzip.compress(b"hello " * 1000, mtime=0)

@@ -106,7 +106,7 @@ class HttpSink(AsyncBolt, WithRequiredFields):
         self._url, self._method = url if self._url_fields else url.format(), method
         self._shown_url = shown_url(url)
         self._encode = encoder_of(value, value_serializer)
-        self._headers = given_headers("HttpSink", headers)
+        self._headers = given_headers("HttpSink", url, headers)
         if value_serializer == "json" and "content-type" not in {name.lower() for name in self._headers}:
             self._headers["Content-Type"] = "application/json"
         hidden = [one for name, one in self._headers.items() if is_secret(name) or name.lower() == "authorization"]

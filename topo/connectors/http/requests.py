@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from topo.connectors.secrets import MASK, masked
 from topo.errors import ConfigError
@@ -34,11 +35,11 @@ def without_queries(url: str, text: str) -> str:
     return _QUERY.sub(r"\g<url>", text)
 
 
-def given_headers(component: str, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the headers of requests.
+def given_headers(component: str, url: str, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the headers of requests to a URL.
 
     Raises:
-        ConfigError: one has no value, as of a variable that is not set, or a line's end, as of a file.
+        ConfigError: one has no value, as of a variable that is not set, or a line's end, as of a file; or there are two logins.
     """
     given = dict(headers or {})
     if missing := [name for name, value in given.items() if value is None]:
@@ -49,7 +50,21 @@ def given_headers(component: str, headers: Mapping[str, str] | None) -> dict[str
             f"{component}: headers= has a line's end, or the like, in {', '.join(map(repr, broken))}; "
             "a value that was read from a file needs .strip()"
         )
+    # The client refuses each request with both.
+    if "authorization" in map(str.lower, texts) and _has_user(url):
+        raise ConfigError(
+            f"{component}: url={shown_url(url)!r} has a user, and headers= has Authorization: a request can have one of them; "
+            "leave the user out of the URL, or Authorization out of headers="
+        )
     return texts
+
+
+def _has_user(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return bool(parts.username or parts.password)
 
 
 def is_loopback(host: str) -> bool:

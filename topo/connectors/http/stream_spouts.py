@@ -98,7 +98,7 @@ class SseSpout(PartitionedSpout):
             raise ConfigError(f"SseSpout: silence={silence!r} and max_event={max_event!r} must be above zero")
         self.outputs = record_fields(fields, metadata, ("id", "event"))
         self.decode = decoder_of(value_deserializer, fields)
-        self.url, self.headers = url, given_headers("SseSpout", headers)
+        self.url, self.headers = url, given_headers("SseSpout", url, headers)
         self._events, self._metadata = frozenset(events), tuple(metadata)
         self.on_bad_record = on_bad_record
 
@@ -177,7 +177,7 @@ class WebSocketSpout(PartitionedSpout):
             raise ConfigError(f"WebSocketSpout: {given} must be above zero")
         self.outputs = record_fields(fields)
         self.decode = decoder_of(value_deserializer, fields)
-        self.url, self.headers = url, given_headers("WebSocketSpout", headers)
+        self.url, self.headers = url, given_headers("WebSocketSpout", url, headers)
         self._subscribe = (subscribe,) if isinstance(subscribe, str) else tuple(subscribe)
         self._drops, self._most_waiting = on_full == "drop_oldest", most_waiting
         self.on_bad_record = on_bad_record
