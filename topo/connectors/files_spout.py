@@ -27,7 +27,7 @@ from topo.connectors.file_opener import FileOpener
 from topo.connectors.followed_file import FollowedFile
 from topo.connectors.followed_folder import RotatedNames, followed_rows, line_reader
 from topo.connectors.line_reader import LineReader, mark_of
-from topo.connectors.named_errors import naming
+from topo.connectors.named_errors import LISTING, MOVING, READING, REMOVING, naming
 from topo.connectors.record_decoder import Decode, decoder_of
 from topo.connectors.unread_bytes import UnreadBytes
 from topo.durable import local_path
@@ -247,7 +247,7 @@ class FilesSpout(PartitionedSpout):
         """Yield the files that are complete; report those that were written to after their end was read."""
         for name in list(self._stuck):
             self._put_away(name)
-        with naming(f"{shown_url(self._url)} cannot be listed, and is listed again"):
+        with naming(f"{shown_url(self._url)} cannot be listed, and is listed again", LISTING):
             files = list(self._folder.find(self._pattern))
         if self.discovery_interval is None:
             self._report_unsettled()
@@ -332,18 +332,18 @@ class FilesSpout(PartitionedSpout):
 
     def _records(self, partition: Partition, position: Any) -> Iterator[Yielded]:
         name = partition.name
-        unreadable = f"file {name!r} cannot be read"
+        unreadable = f"file {name!r} of {shown_url(self._url)} cannot be read"
         opening = self._opener.open(name)
         try:
             while not opening.done():
                 yield None
-            with naming(unreadable):
+            with naming(unreadable, READING):
                 opened = opening.result()
         finally:
             opening.cancel()
         identity = opened.identity
         last = position
-        with naming(unreadable), opened.file as file:
+        with naming(unreadable, READING), opened.file as file:
             place, known = (0, identity) if position is None else position
             if identity != known:
                 raise _changed(name, f"after it had been read up to place {place}")
@@ -362,7 +362,7 @@ class FilesSpout(PartitionedSpout):
                     last = (at, identity)
                     yield BadRecord(record, last, error)
         # A file that was removed meanwhile was read to its end.
-        with naming(unreadable), suppress(FileNotFoundError):
+        with naming(unreadable, READING), suppress(FileNotFoundError):
             if not opened.is_whole and self._folder.identity(name) != identity:
                 raise _changed(name, "while it was read")
         self._unread.ended(name)
@@ -416,17 +416,17 @@ class FilesSpout(PartitionedSpout):
 
     def _put_away(self, name: str) -> None:
         assert self._on_done is not None
+        what = f"file {name!r} of {shown_url(self._url)} is done and cannot be removed, and it is tried again"
         try:
-            if self._on_done == "delete":
-                self._folder.remove(name)
-            else:
-                self._folder.move(name, self._on_done.removeprefix(_MOVE))
-        except FileNotFoundError:
-            pass
+            with naming(what, REMOVING if self._on_done == "delete" else MOVING), suppress(FileNotFoundError):
+                if self._on_done == "delete":
+                    self._folder.remove(name)
+                else:
+                    self._folder.move(name, self._on_done.removeprefix(_MOVE))
         except Exception as error:
             if name not in self._stuck:
                 self._stuck.add(name)
-                self._context.logger.warning("file %s is done and cannot be removed, and it is tried again: %s", name, error)
+                self._context.logger.warning("%s", error)
             return
         self._stuck.discard(name)
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from topo.api.context import TaskContext
 from topo.connectors.file_folders import shown_url
-from topo.connectors.named_errors import naming
+from topo.connectors.named_errors import WRITING, naming
 from topo.connectors.row_formats import FileEncoder, RowFormat
 from topo.connectors.spilling import Spilling
 from topo.connectors.staging_places import StagedFile, StagedNames, StagingPlace
@@ -82,7 +82,7 @@ class _UnfinishedFile(Generic[Group]):
             self._rows = []
             self._bytes = 0
         if self._encoded:
-            with naming(f"cannot write to {self._target}"):
+            with naming(f"cannot write to {self._target}", WRITING):
                 self._file.append(self._encoded)
             self._encoded = b""
 
@@ -93,7 +93,7 @@ class _UnfinishedFile(Generic[Group]):
             self._encoded = self._encoding().end()
             self._has_ended = True
             self.spill()
-        with naming(f"cannot write to {self._target}"):
+        with naming(f"cannot write to {self._target}", WRITING):
             self._file.seal()
 
     def _encoding(self) -> FileEncoder:
@@ -134,7 +134,7 @@ class StagedFiles(Generic[Group]):
         self._roll_rows, self._roll_size = roll_rows, roll_size
         self._names = StagedNames(context)
         self._target = shown_url(url)
-        with naming(f"cannot write to {self._target}"):
+        with naming(f"cannot write to {self._target}", WRITING):
             self._is_new = place.make()
         self._spilling = Spilling(self._target, _SPILL_ROWS, report)
         self._unpublished: set[str] = set()
@@ -220,7 +220,7 @@ class StagedFiles(Generic[Group]):
         self._growing = {}
         self._seal()
         if self._sealed:
-            with naming(f"cannot write to {self._target}"):
+            with naming(f"cannot write to {self._target}", WRITING):
                 self._place.keep_names()
         return list(self._sealed)
 
@@ -245,7 +245,7 @@ class StagedFiles(Generic[Group]):
         Returns:
             False when it has neither name.
         """
-        with naming(f"cannot write to {self._target}"):
+        with naming(f"cannot write to {self._target}", WRITING):
             is_there = self._place.publish(name, folder)
         self._unpublished.discard(name)
         return is_there

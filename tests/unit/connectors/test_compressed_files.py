@@ -49,7 +49,7 @@ def test_a_file_in_upper_case_is_unpacked(tmp_path: Path, suffix: str, pack: Pac
 def test_a_damaged_stream_behind_a_whole_one_is_reported(tmp_path: Path, suffix: str, pack: Pack, harm: Any) -> None:
     (tmp_path / f"a{suffix}").write_bytes(harm(pack(b"1\n"), pack(TEXT)))
     harness = harness_of(tmp_path)
-    assert [str(error).startswith(f"file 'a{suffix}' cannot be read: ") for error in harness.errors] == [True]
+    assert [str(error).startswith(f"file 'a{suffix}' of {tmp_path} cannot be read: ") for error in harness.errors] == [True]
     assert not harness.tasks[0].has_ended
 
 
