@@ -15,6 +15,8 @@ from topo.user_errors import blame
 
 _MOST_AT_ONCE = 64
 """Items that are skipped between two looks at the time: each may take long to come."""
+_UNORDERED = (set, frozenset)
+"""Texts have other hashes in each process, and with them another order."""
 
 
 class ItemCollector(SpoutCollector, Protocol):
@@ -30,6 +32,8 @@ def items_problem(items: Any) -> str | None:
     if isinstance(items, Iterator):
         why = "an iterator, and items are read again after a crash"
         return f"{shown}, {why}; give a list, or the function that makes it"
+    if isinstance(items, _UNORDERED):
+        return f"{shown}, whose order is another one in each process; give a list in a fixed order, such as sorted(...)"
     can_be_read = callable(items) or isinstance(items, Iterable) or hasattr(items, "__getitem__")
     return None if can_be_read else f"{shown}; give an iterable, or a function that returns one"
 
@@ -40,7 +44,7 @@ class IterableSpout(RetryingSpout):
     Several tasks share the items in turn: of n tasks the first takes items 0, n, 2n, ... Each task iterates over all of them,
     and after a restart it iterates again up to where it was, so the iterable must give the same items each time. That counts as
     progress, however long it takes, and `topo status` shows it. An iterator, such as a generator, can be read only once and is
-    refused; give the function that makes it.
+    refused; give the function that makes it. A set has another order in each process and is refused, too; give `sorted(...)`.
 
     An item that cannot be emitted is a dead letter. An iterable that raises is read again after a pause, up to where it was.
     """
@@ -88,8 +92,10 @@ class IterableSpout(RetryingSpout):
     def _begin(self) -> None:
         """Iterate from the first item on."""
         items: Any = self._items() if callable(self._items) else self._items
-        if callable(self._items) and not (isinstance(items, Iterable) or hasattr(items, "__getitem__")):
-            error = UserError(f"the function of the items returned {items!r:.60} ({type(items).__name__}); return a list of them")
+        is_readable = isinstance(items, Iterable) or hasattr(items, "__getitem__")
+        if callable(self._items) and (not is_readable or isinstance(items, _UNORDERED)):
+            how = "return a list of them" if not is_readable else "return them in a fixed order, such as sorted(...)"
+            error = UserError(f"the function of the items returned {items!r:.60} ({type(items).__name__}); {how}")
             blame(error, self._items)
             raise error
         self._all: Iterator[Any] | None = iter(items)

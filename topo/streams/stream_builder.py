@@ -63,7 +63,7 @@ class StreamBuilder(TopologySource):
         """Read the items of an iterable, or of what a function returns; see `IterableSpout`.
 
         Args:
-            items: they must be the same each time; an iterator, which can be read only once, is refused.
+            items: they must be the same each time, in one order; an iterator, which can be read only once, and a set are refused.
             of: the type of the items; needed for records, unless `items` is a list of them.
         """
         record = of

@@ -212,12 +212,25 @@ def test_error_while_skipping_is_raised_again_and_is_no_end() -> None:
     [
         (iter([1, 2]), r"\(list_iterator\), an iterator, and items are read again after a crash; give a list"),
         ((number for number in (1, 2)), r"\(generator\), an iterator, and items"),
+        ({"a", "b"}, r"\(set\), whose order is another one in each process; give a list in a fixed order, such as sorted"),
+        (frozenset([1]), r"\(frozenset\), whose order is another one"),
         (5, r"given 5 \(int\); give an iterable, or a function that returns one"),
     ],
 )
 def test_items_that_could_not_be_read_again_are_refused(items: Any, problem: str) -> None:
     with pytest.raises(UserError, match=problem):
         IterableSpout(items)
+
+
+def test_keys_of_a_dict_have_an_order() -> None:
+    spout = IterableSpout({"b": 1, "a": 2}.keys())
+    assert drain(spout, opened(spout)) == [(("b",), 0), (("a",), 1)]
+
+
+def test_a_function_that_returns_a_set_is_refused() -> None:
+    spout = IterableSpout(lambda: {"a", "b"})
+    with pytest.raises(UserError, match=r"\(set\); return them in a fixed order, such as sorted"):
+        opened(spout)
 
 
 @pytest.mark.parametrize("made", [None, 5])
