@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from shlex import quote
 
 import msgspec
 from msgspec import Struct
@@ -241,7 +242,7 @@ class CheckpointStore(PartStore):
         if manifest.topology != self._topology:
             raise CheckpointRefusedError(
                 f"{self._shown} holds checkpoints of topology {manifest.topology!r}, not of {self._topology!r}; "
-                "name another folder"
+                f"run it as --name {quote(manifest.topology)} to continue from them, or name another folder"
             )
         if manifest.checkpoint != checkpoint:
             raise CheckpointDamagedError(name, f"it is that of checkpoint {manifest.checkpoint}")

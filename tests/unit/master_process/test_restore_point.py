@@ -91,6 +91,16 @@ def test_a_folder_without_a_checkpoint_is_refused(store: CheckpointStore, tmp_pa
             checkpoint_to_restore(store, PLAN, start_from=str(folder))
 
 
+@pytest.mark.parametrize("below", ["", "/0000000007"])
+def test_a_savepoint_of_another_topology_names_the_way_to_continue_from_it(
+    store: CheckpointStore, tmp_path: Path, below: str
+) -> None:
+    other = open_store(str(tmp_path / "other"), "large")
+    complete(other, 7, "large")
+    with pytest.raises(CheckpointRefusedError, match="topology 'large', not of 'small'; run it as --name large to continue"):
+        checkpoint_to_restore(store, PLAN, start_from=f"{other.url}{below}")
+
+
 def test_a_savepoint_that_is_named_and_damaged_is_not_replaced_by_another(store: CheckpointStore, saved: CheckpointStore) -> None:
     complete(saved, 6)
     complete(saved, 7)
