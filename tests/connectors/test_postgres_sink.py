@@ -157,9 +157,9 @@ def test_a_server_that_is_killed_in_a_transaction_gets_its_rows_when_it_is_back(
     task.write(3)
     database.kill()
     try:
-        with pytest.raises(psycopg.OperationalError):
+        with pytest.raises(psycopg.OperationalError, match=r"PostgresSink: table '.*' in database '.*' at /"):
             task.output.complete(1)
-        with pytest.raises(psycopg.OperationalError):
+        with pytest.raises(psycopg.OperationalError, match=r"PostgresSink: table '.*' in database '.*' at /"):
             task.snapshot(2)
         task.write(4)
     finally:
@@ -200,6 +200,7 @@ def test_a_batch_is_kept_while_the_server_is_gone_and_acked_when_it_is_back(data
     try:
         sink.execute(TICK)
         sink.execute(TICK)
+        assert all(f"PostgresSink: table {table.name!r} in database " in str(error) for error in errors)
         assert len(errors) == 2 and collector.acked == [] and collector.failed == []
     finally:
         database.start_again()

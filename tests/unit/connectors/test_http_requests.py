@@ -92,7 +92,7 @@ def test_a_header_with_a_line_end_is_refused_without_its_value() -> None:
 
 @pytest.mark.parametrize("url", ["https://u:planted@h/{n}", "wss://u@h/feed", "http://:planted@h"])
 def test_a_request_has_one_login(url: str) -> None:
-    with pytest.raises(ConfigError, match="has a user, and headers= has Authorization.*; leave the user out") as refused:
+    with pytest.raises(ConfigError, match=r"has a user, and headers= has Authorization.*; leave the user out") as refused:
         given_headers("HttpSink", url, {"authorization": "Bearer planted"})
     assert "planted" not in str(refused.value)
     assert given_headers("HttpSink", url, {"X-Shard": "7"}) == {"X-Shard": "7"}

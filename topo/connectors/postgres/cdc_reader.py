@@ -13,7 +13,7 @@ from topo.api.partition_values import Partition, PartitionOutput
 from topo.connectors.postgres.loaders import loader
 from topo.connectors.postgres.pgoutput import ChangeDecoder, Confirmation, LogPosition, RowChange, lsn_of
 from topo.connectors.postgres.replication import LogMessage, ReplicationStream
-from topo.connectors.postgres.session import Session
+from topo.connectors.postgres.session import ErrorT, Session, named
 from topo.errors import ConfigError, TopoEnvironmentError
 
 _CONFIRM_S = 1.0
@@ -87,6 +87,15 @@ class CdcReader:
         return lsn_of(lsn), 0
 
     def assign(self, partition: Partition, position: Any, found_later: bool) -> Any:
+        try:
+            return self._assigned(partition, position)
+        except psycopg.Error as error:
+            raise self._named(error) from error
+
+    def _named(self, error: ErrorT) -> ErrorT:
+        return named(error, f"PostgresCdcSpout: {self._session.where}: slot {self._settings.slot!r}")
+
+    def _assigned(self, partition: Partition, position: Any) -> Any:
         found = self._found()
         self._partition, self._lost = partition, None
         if found is None or found[3] == "lost":
@@ -131,7 +140,7 @@ class CdcReader:
                     self._skip_lost()
                 except psycopg.Error as error:
                     # The server may not have noticed yet that the stream was closed.
-                    output.failed(partition, error)
+                    output.failed(partition, self._named(error))
                     return
             output.lost(partition, None, lost)
             return
@@ -150,7 +159,7 @@ class CdcReader:
                     "tables again, or set on_lost='skip'"
                 )
                 return
-            output.failed(partition, error)
+            output.failed(partition, self._named(error))
             return
         self._give(partition, changes, output)
 

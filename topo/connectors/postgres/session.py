@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -96,6 +96,14 @@ def limit_waits(connection: psycopg.Connection[Any], limit_s: float, clock: Call
         return wait(waited(steps), *args, **options)
 
     setattr(connection, "wait", wait_limited)  # noqa: B010
+
+
+ErrorT = TypeVar("ErrorT", bound=Exception)
+
+
+def named(error: ErrorT, what: str) -> ErrorT:
+    """Return an error of a server behind a text, such as the table and the host, which most do not name. It keeps its class."""
+    return type(error)(f"{what}: {str(error).strip() or type(error).__name__}")
 
 
 class Session:

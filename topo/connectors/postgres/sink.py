@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -113,7 +114,8 @@ class PostgresSink(TwoPhaseSink):
         """Have all rows in the staging table, and return a token for them; with the other modes the rows of the batch."""
         if not self._is_staged:
             return self._staging.rows
-        token = self._staging.pre_commit()
+        with self._explaining():
+            token = self._staging.pre_commit()
         if token is not None:
             self._staged_count.set(_name_of(token), token[2])
         return token
@@ -124,7 +126,7 @@ class PostgresSink(TwoPhaseSink):
         A batch that the server does not take, since it cannot be reached, is kept: it is copied at a later tick.
         """
         began = self._clock()
-        try:
+        with self._explaining(self._retries.add):
             if self._is_staged:
                 self._rows_counter.add(self._staging.commit(token))
                 self._staged_count.set(_name_of(token), 0)
@@ -132,8 +134,14 @@ class PostgresSink(TwoPhaseSink):
             else:
                 self._copy(token)
                 self._publish_ms.record(1000 * (self._clock() - began))
+
+    @contextmanager
+    def _explaining(self, first: Callable[[], object] = lambda: None) -> Iterator[None]:
+        """Have an error of the server leave the block with the table and the database."""
+        try:
+            yield
         except self._store.refusals as error:
-            self._retries.add()
+            first()
             raise self._store.explained(error) from error.__cause__
 
     def _copy(self, rows: list[Any]) -> None:
@@ -151,7 +159,8 @@ class PostgresSink(TwoPhaseSink):
     def abort(self, token: Any) -> None:
         """Remove staged rows."""
         if self._is_staged:
-            self._staging.abort(token)
+            with self._explaining():
+                self._staging.abort(token)
             if token is not None:
                 self._staged_count.set(_name_of(token), 0)
 
@@ -159,7 +168,8 @@ class PostgresSink(TwoPhaseSink):
         """Move the committed rows; remove the others that this task, or a task that no longer exists, has staged."""
         if self._is_staged:
             super().recover(tokens)
-            self._staging.drop_left()
+            with self._explaining():
+                self._staging.drop_left()
 
     def close(self) -> None:
         """Close the connection."""

@@ -11,7 +11,7 @@ import psycopg
 from topo.api.context import TaskContext
 from topo.connectors.postgres.column_types import ColumnInfo, check_of, within_encoding
 from topo.connectors.postgres.halving import halved
-from topo.connectors.postgres.session import Session
+from topo.connectors.postgres.session import Session, named
 from topo.connectors.postgres.settings import TableName
 from topo.connectors.postgres.statements import COLUMNS_OF, DURABLE, LOCK, SinkStatements
 from topo.connectors.staged_table import RowBuilder, TableColumns, TableRow
@@ -114,10 +114,11 @@ class PostgresTable:
         return f"{str(error).partition(chr(10))[0]}; grant this user {rights}{tables}"
 
     def explained(self, error: Exception) -> Exception:
-        """Return an error of a transaction with the way to mend it, where it is of a right."""
+        """Return an error of a transaction with the table and the database; of a right with the way to mend it."""
+        table = f"PostgresSink: table {str(self._table)!r} in {self.where}"
         if not isinstance(error, psycopg.errors.InsufficientPrivilege):
-            return error
-        return RightMissingError(f"PostgresSink: table {str(self._table)!r} in {self.where}: {self._lacking(error)}")
+            return named(error, table)
+        return RightMissingError(f"{table}: {self._lacking(error)}")
 
     def _problem(self, found: list[ColumnInfo], types: list[ColumnInfo]) -> str | None:
         """Return why the table does not fit, as far as its columns show."""
