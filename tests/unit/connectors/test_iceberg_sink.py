@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -254,6 +255,25 @@ def test_a_tuple_that_does_not_fit_fails_alone(tmp_path: Path) -> None:
         task.sink.execute(tracked(n=1, shop=2))
     checkpoint(task, 1)
     assert numbers(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_a_column_that_is_renamed_while_the_topology_runs_is_named_with_its_new_name(tmp_path: Path, delivery: str) -> None:
+    ReportingTask(sink(tmp_path, schema=SCHEMA))
+    running = sink(tmp_path)
+    collector, errors = started(running, delivery=delivery), list[BaseException]()
+    collector.report_error = errors.append  # type: ignore[method-assign, assignment]
+    with table(tmp_path).update_schema() as change:
+        change.rename_column("shop", "store")
+    running.execute(tracked(n=1, shop="north"))
+    why = r"\('shop' is 'store' now\); give it the former one, or restart the topology with fields and schema= of the new one"
+    if delivery == "exactly_once":
+        with pytest.raises(ConfigError, match=why):
+            running.commit(running.pre_commit())
+    else:
+        running.execute(TICK)
+        assert [bool(re.search(why, str(error))) for error in errors] == [True]
+    assert iceberg_rows(tmp_path) == []
 
 
 def test_other_writers_are_no_obstacle_but_another_schema_is(tmp_path: Path) -> None:

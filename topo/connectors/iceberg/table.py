@@ -79,6 +79,7 @@ class IcebergTable:
                 self._make(catalog, declared, partition_by)
                 self._table = catalog.load_table(self._name)
         self._columns, self._spec = columns_of(self._table), self._table.spec()
+        self._ids = {field.name: field.field_id for field in self._table.schema().fields}
         place = self._table.properties.get("write.data.path") or f"{self._table.location().rstrip('/')}/data"
         self.location = str(place).rstrip("/")
         if declared is not None:
@@ -173,8 +174,16 @@ class IcebergTable:
         changed = [field.name for field in self._columns if field.name not in found.names or not _takes(found, field)]
         changed += [field.name for field in found if not field.nullable and field.name not in self._columns.names]
         if changed or self._table.spec() != self._spec:
-            what = ", ".join(map(repr, changed)) or "its partitions"
-            raise ConfigError(f"{self} was given another schema while the topology ran ({what}); restart it with that schema")
+            what = ", ".join(map(self._renamed, changed)) or "its partitions"
+            raise ConfigError(
+                f"{self} was given another schema while the topology ran ({what}); give it the former one, or restart the "
+                "topology with fields and schema= of the new one"
+            )
+
+    def _renamed(self, column: str) -> str:
+        """Return the name of a column that was changed, with its new one."""
+        new = self._table.schema().find_column_name(self._ids.get(column, 0))
+        return repr(column) if new in (None, column) else f"{column!r} is {new!r} now"
 
     # -- snapshots -----------------------------------------------------------------------------------------------------------
 
