@@ -87,9 +87,12 @@ def nats_server(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Itera
     server.stop()
 
 
-def test_nats_is_written_and_read_over_tls_as_the_page_has_it(nats_server: nats.NatsProcess, files: Files) -> None:
+def test_nats_is_written_and_read_over_tls_as_the_page_has_it(
+    nats_server: nats.NatsProcess, files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
     stream, port = nats_server.make_stream(name="ORDERS"), nats_server.port
     tls = ssl.create_default_context(cafile=files[0])
+    caplog.clear()
     sink = NatsSink(f"nats://127.0.0.1:{port}", "ORDERS.a", stream=stream, max_batch=1, config={"tls": tls})
     task = ReportingTask(sink, delivery="at_least_once")
     task.write(1)
@@ -101,6 +104,8 @@ def test_nats_is_written_and_read_over_tls_as_the_page_has_it(nats_server: nats.
         and task.errors == []
     )
     harness.stop()
+    task.sink.close()
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(("host", "is_known", "reason"), [("127.0.0.1", False, UNTRUSTED), ("localhost", True, OTHER_HOST)])

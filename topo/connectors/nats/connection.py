@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -27,6 +28,7 @@ _PARTS = "-BEGIN NATS USER JWT-", "-BEGIN USER NKEY SEED-"
 """Of a file of credentials."""
 _IDLE_S = 60.0
 """A connection that was idle for this time is made again: between calls the server's pings have no answer."""
+_NO_NEWS = "returning true from eof_received() has no effect when using ssl"
 Result = TypeVar("Result")
 
 
@@ -84,6 +86,8 @@ class NatsConnection:
 
     def __init__(self, servers: NatsServers) -> None:
         self._servers = servers
+        # It keeps a function once, however often it is added.
+        logging.getLogger("asyncio").addFilter(_is_news)
         self._loop = asyncio.new_event_loop()
         self._clients: list[Any] = []
         """The client, if there is one."""
@@ -180,6 +184,11 @@ class NatsConnection:
         """Close the connection and the loop. It may be called again."""
         if self._forget.detach() is not None:
             _close(self._loop, self._clients)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Drop the warning that each end of a connection over TLS gives, since the client upgrades a plain connection."""
+    return record.msg != _NO_NEWS
 
 
 def _check_files(servers: NatsServers) -> None:
