@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import psycopg
@@ -12,6 +12,7 @@ from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionOutput
 from topo.connectors.postgres.loaders import loader
 from topo.connectors.postgres.pgoutput import ChangeDecoder, Confirmation, LogPosition, RowChange, lsn_of
+from topo.connectors.postgres.published_tables import PublishedTables
 from topo.connectors.postgres.replication import LogMessage, ReplicationStream
 from topo.connectors.postgres.session import ErrorT, Session, named
 from topo.errors import ConfigError, TopoEnvironmentError
@@ -40,14 +41,14 @@ class ReplicatedChanges(NamedTuple):
 
 
 class CdcReader:
-    """A `PartitionReader` of one slot, its only partition.
+    """A `PartitionReader` of one slot, its only partition. `report` takes errors that hold up nothing.
 
     Raises:
         ConfigError: the server refuses the user, or is not set up for it.
         TopoEnvironmentError: it cannot be reached.
     """
 
-    def __init__(self, settings: ReplicatedChanges, context: TaskContext) -> None:
+    def __init__(self, settings: ReplicatedChanges, context: TaskContext, report: Callable[[BaseException], object]) -> None:
         self._settings, self._context = settings, context
         self._session = Session("PostgresCdcSpout", settings.dsn, context)
         self._session.open()
@@ -57,6 +58,8 @@ class CdcReader:
         self._lost: Exception | None = None
         self._is_paused = False
         self._check()
+        where = f"PostgresCdcSpout: {self._session.where}"
+        self._tables = PublishedTables(settings.dsn, settings.publication, where, context, report)
 
     def _check(self) -> None:
         where = f"PostgresCdcSpout: {self._session.where}"
@@ -146,6 +149,7 @@ class CdcReader:
             return
         if self._stream is None:
             return
+        self._tables.look()
         try:
             changes = self._take(self._stream, output.room)
             self._report(self._stream)

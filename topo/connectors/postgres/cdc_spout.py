@@ -8,6 +8,7 @@ from typing import Literal
 from topo.api.context import TaskContext
 from topo.api.partition_values import Partition, PartitionReader
 from topo.api.partitions import PartitionedSpout
+from topo.api.spout import SpoutCollector
 from topo.connectors.argument_checks import checks_arguments
 from topo.connectors.postgres.settings import check_dsn
 from topo.errors import ConfigError
@@ -74,6 +75,11 @@ class PostgresCdcSpout(PartitionedSpout):
     def __repr__(self) -> str:
         return f"PostgresCdcSpout({self._publication!r}, slot={self._slot!r})"
 
+    def open(self, context: TaskContext, collector: SpoutCollector) -> None:
+        """Connect soon."""
+        self._report = collector.report_error
+        super().open(context, collector)
+
     def reader(self, context: TaskContext) -> PartitionReader:
         """Connect.
 
@@ -83,7 +89,9 @@ class PostgresCdcSpout(PartitionedSpout):
         """
         from topo.connectors.postgres.cdc_reader import CdcReader, ReplicatedChanges
 
-        return CdcReader(ReplicatedChanges(self._dsn, self._publication, self._slot, self.on_lost == "skip"), context)
+        return CdcReader(
+            ReplicatedChanges(self._dsn, self._publication, self._slot, self.on_lost == "skip"), context, self._report
+        )
 
     def partitions(self) -> list[Partition]:
         """Return the slot: it is read by one task."""
