@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from topo.api.context import TaskContext
-from topo.connectors.kafka.settings import explained
+from topo.connectors.kafka.settings import explained, refuses_login
 from topo.errors import TopoEnvironmentError
 
 PROBE_S = 1.0
@@ -21,8 +21,6 @@ TRIES = 3
 """In a row without an answer they are a loss: one may be late on a busy machine."""
 _BROKEN = {"_TRANSPORT", "_RESOLVE"}
 """Of one broker; others may answer."""
-_LOGIN = {"_AUTHENTICATION", "_SSL"}
-"""Of one broker, too."""
 
 
 class BrokerConnection:
@@ -82,7 +80,7 @@ class BrokerConnection:
         name = error.name()
         if name == "_ALL_BROKERS_DOWN":
             self._lose(error)
-        elif name in _LOGIN:
+        elif refuses_login(error):
             self._login = error
             self._try_later()
         elif name.startswith("_") or name == "GROUP_AUTHORIZATION_FAILED":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Real
@@ -31,6 +32,9 @@ _PROTOCOLS = {"plaintext", "ssl", "sasl_plaintext", "sasl_ssl"}
 """May stand in front of an address."""
 _UNREACHABLE = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "_RESOLVE", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT"}
 _LOGIN = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE"}
+_REFUSED_CERTIFICATE = re.compile(r"SSL alert number (4[2-68]|116)\b")
+"""By which a broker refuses the certificate of a client, or misses one. The client takes it for a broken connection."""
+_CERTIFICATES = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 _MISSING = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID"}
 _FIXES = {
     "TOPIC_AUTHORIZATION_FAILED": "grant the user of config= Describe and Read on the topic; for a sink Describe and Write, "
@@ -104,6 +108,15 @@ def explained(
     failure = getattr(settings.get("oauth_cb"), "failure", None) if name in _UNREACHABLE | _LOGIN else None
     if failure is not None:
         fix = f"oauth_cb of config= raised {kind_and_message(failure)}"
+    elif name in _UNREACHABLE and _REFUSED_CERTIFICATE.search(text):
+        given = next((one for one in _CERTIFICATES if settings.get(one)), None)
+        wanted = f"{_CERTIFICATES[0]} and ssl.key.location"
+        fix = f"the broker at {servers!r} wants a certificate of the client; give it in config= as {wanted}"
+        if given is not None:
+            fix = (
+                f"the broker at {servers!r} does not take the client's certificate, {given} of config=: renew it if it has "
+                "expired, or give one of an authority that the broker knows"
+            )
     elif name in _UNREACHABLE:
         fix = f"no broker of bootstrap_servers={servers!r} answers; start it, or correct the address or security.protocol"
     elif name in _LOGIN:
@@ -127,7 +140,13 @@ def explained(
 
 def refused_login(reported: Iterable[Any]) -> Any | None:
     """Return the first error by which a broker has refused the login."""
-    return next((error for error in reported if error.name() in ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL")), None)
+    return next(filter(refuses_login, reported), None)
+
+
+def refuses_login(error: Any) -> bool:
+    """Whether a broker has refused the login, or one of both the certificate of the other."""
+    names = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL")
+    return error.name() in names or _REFUSED_CERTIFICATE.search(error.str()) is not None
 
 
 def cause_of(error: Any, reported: Sequence[Any]) -> Any:
