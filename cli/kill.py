@@ -24,7 +24,8 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
     """End topology NAME and wait until it is gone.
 
     It ends at once, or with -w or --savepoint when messages in flight are done. Nothing is lost either way:
-    `topo resume NAME` continues after the last message that was done, or at the last checkpoint.
+    `topo resume NAME` continues after the last message that was done, or at the last checkpoint. When the savepoint cannot be
+    written, also because messages in flight take longer than -w, the topology continues.
     """
     from shlex import quote
 
@@ -51,7 +52,8 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
             client.request("drain", DEADLINE_S, within_s=wait_s)
         wait_until_ended(client.folder, (wait_s or 0.0) + DEADLINE_S)
     except KeyboardInterrupt:
-        talk(f"{name} ends anyway; `topo status {name}` shows how far it is")
+        unless = ", unless the savepoint cannot be written" if savepoint else ""
+        talk(f"{name} ends anyway{unless}; `topo status {name}` shows how far it is")
         raise
     if (summary := client.folder.last_summary()) is None:
         raise Failed(

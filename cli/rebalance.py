@@ -40,8 +40,9 @@ def command(
     """Give components of topology NAME other numbers of tasks, or the topology another number of workers.
 
     With exactly_once the topology stops with a savepoint and restarts from it; keyed state moves to the new owners of its keys.
-    In the other modes it drains, and its spouts continue after their stored positions. It keeps the code and parameters of its
-    submit. Spouts without partitions, and state without keys, cannot be split; without checkpoints, state cannot move.
+    When the savepoint cannot be written the topology continues unchanged. In the other modes it drains, and its spouts continue
+    after their stored positions. It keeps the code and parameters of its submit. Spouts without partitions, and state without
+    keys, cannot be split; without checkpoints, state cannot move.
     """
     from topo.launch.rebalancing import rebalancing_of
     from topo.launch.running import RunningTopology

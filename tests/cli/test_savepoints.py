@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.drive import call, piped
+from tests.cli.drive import PATIENCE_S, call, piped
 from tests.cli.test_processes import background
 from topo.storage.checkpoint_store import open_store
 from topo.storage.state_folder import StateFolder
@@ -92,3 +93,20 @@ def test_where_a_savepoint_goes_is_said_only_with_one(background: None, flow: Pa
     result = call(capsys, "kill", "flow", "--to", "/somewhere", "--yes")
     assert result.code == 2
     assert "add --savepoint" in result.err
+
+
+def test_a_topology_continues_when_the_savepoint_of_its_end_cannot_be_written(running: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = piped("kill", "flow", "--savepoint", "--to", tmp_path / "file" / "save", "--yes")
+    assert (result.code, result.out) == (1, "")
+    assert f"was not written: cannot list {tmp_path}/file" in result.err or "was not written: cannot write" in result.err
+    assert "flow continues as before, so the same command can be given again when that is mended" in result.err
+    status = json.loads(piped("status", "flow", "--json").out)
+    assert status["status"] == "RUNNING"
+    done = status["totals"]["acked"]
+    until = time.monotonic() + PATIENCE_S
+    while json.loads(piped("status", "flow", "--json").out)["totals"]["acked"] <= done + 100:
+        assert time.monotonic() < until, "its spouts do not emit any more"
+    place = piped("kill", "flow", "--savepoint", "--yes").out.strip()
+    result = piped("run", running, *EXACTLY, "--from", place, "--json", "-q")
+    assert json.loads(result.out)["totals"]["emitted"] == 2500 - (position(place) + 1)

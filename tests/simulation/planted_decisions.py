@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.simulation.planted_storage import restored_manifests_are_not_kept
-from topo.checkpoint.coordinator import CheckpointCoordinator, Phase
+from topo.checkpoint.attempt import Phase
+from topo.checkpoint.coordinator import CheckpointCoordinator
 from topo.checkpoint.source_progress import Covered, UncommittedMessages
 from topo.checkpoint.staged_output import StagedOutput
 from topo.dead_letters.registry import DeadLetters

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from topo.checkpoint.coordinator import CheckpointCoordinator, Phase
+from topo.checkpoint.attempt import Phase
+from topo.checkpoint.coordinator import CheckpointCoordinator
 from topo.checkpoint.manifest import Manifest
 from topo.checkpoint.store_messages import SavepointStored
 from topo.storage.checkpoint_store import CheckpointStore

@@ -13,7 +13,7 @@ from random import Random
 
 from tests.simulator.faults import Fault, FaultKind, Moment, draw_fault
 from tests.simulator.simulation import Simulation
-from topo.checkpoint.coordinator import Phase
+from topo.checkpoint.attempt import Phase
 from topo.errors import TopoError
 from topo.master.ending import EndingStage
 from topo.master.epochs import EpochState

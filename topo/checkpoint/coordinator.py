@@ -22,11 +22,11 @@ files: its driver performs its steps and answers them.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from topo.checkpoint.assignment import manifest_of, stateful_tasks
+from topo.checkpoint.attempt import CheckpointAttempt, Phase
 from topo.checkpoint.manifest import Manifest
 from topo.checkpoint.pace import CheckpointPace
 from topo.checkpoint.rows import REMEMBERED, CheckpointRow, Savepoint, forget_settled
@@ -54,28 +54,6 @@ class Finding(Enum):
     NOTHING = "no search was asked for, or there is none"
     WHOLE = "it is whole: the task's worker cannot read it"
     EARLIER = "it is damaged, and an earlier one takes its place"
-
-
-class Phase(Enum):
-    """State of the current checkpoint."""
-
-    IDLE = "idle"
-    UNDER_WAY = "under way"
-    COMMITTING = "committing"
-    SEARCHING = "searching"
-
-
-@dataclass(slots=True)
-class _Attempt:
-    number: int
-    epoch: Epoch
-    began_at: float
-    deadline: float
-    is_final: bool
-    was_wanted: bool
-    savepoints: list[str]
-    acked: set[TaskId] = field(default_factory=set)
-    taken: dict[TaskId, control.SnapshotTaken] = field(default_factory=dict)
 
 
 class CheckpointCoordinator:
@@ -112,7 +90,7 @@ class CheckpointCoordinator:
         self.savepoints: dict[str, Savepoint] = {}
         self._at_end: set[str] = set()
         self.phase = Phase.IDLE
-        self._attempt: _Attempt | None = None
+        self._attempt: CheckpointAttempt | None = None
         self._epoch: Epoch | None = None
         """The epoch that runs; None while none does."""
         self._completed_at: float | None = None
@@ -227,6 +205,23 @@ class CheckpointCoordinator:
             # A run from an earlier savepoint would publish the output of the final checkpoint a second time.
             self._at_end.add(folder)
 
+    def give_up_end(self, why: str) -> None:
+        """The topology continues after all: no savepoint is that of the end, and no checkpoint the final one."""
+        for one in self.savepoints.values():
+            if one.folder in self._at_end and not one.is_settled:
+                self._fail(one, why)
+        if self._attempt is not None:
+            self._attempt.is_final = False
+            self._attempt.savepoints = [folder for folder in self._attempt.savepoints if folder not in self._at_end]
+        self._at_end.clear()
+        self._is_final_wanted = self._is_final_done = False
+
+    @property
+    def failed_end(self) -> str:
+        """Why the savepoints of the end were not written, when none was; "" before it is known."""
+        asked = [one for one in self.savepoints.values() if one.folder in self._at_end]
+        return asked[-1].why if asked and all(one.state == "failed" for one in asked) else ""
+
     @property
     def is_settled(self) -> bool:
         """Whether the final checkpoint is complete, published or not, and every savepoint settled."""
@@ -269,9 +264,8 @@ class CheckpointCoordinator:
         self.completed, self.folder, self._completed_at = event.manifest, "", now
         self._complete += 1
         figures = event.manifest.figures
-        duration_s = now - attempt.began_at
-        row = CheckpointRow(attempt.number, "complete", duration_s, figures.bytes, figures.alignment_ms, figures.pause_ms)
-        self._rows.append(row)
+        costs = figures.bytes, figures.alignment_ms, figures.pause_ms
+        self._rows.append(CheckpointRow(attempt.number, "complete", now - attempt.began_at, *costs))
         # Sinks publish only now: before the manifest exists a recovery could still go back behind their output.
         self._unpublished, self._resend_at = set(self._tasks), now + RESEND_S
         # After a recovery that began meanwhile the topology is no longer still: another final checkpoint has to follow.
@@ -289,9 +283,9 @@ class CheckpointCoordinator:
         """A savepoint has been copied, or cannot be."""
         savepoint = self.savepoints.get(event.folder)
         if savepoint is not None and savepoint.state == "copying":
-            savepoint.state, savepoint.why = ("failed", event.problem) if event.problem else ("written", "")
+            savepoint.state = "written"
             if event.problem:
-                self._record("SavepointFailed", f"the savepoint in {event.folder} was not written: {event.problem}")
+                self._fail(savepoint, event.problem)
 
     def restore_failed(self, message: control.RestoreFailed, now: float) -> None:
         """A task cannot read its part of the last complete checkpoint: it is damaged, or out of the worker's reach."""
@@ -388,7 +382,7 @@ class CheckpointCoordinator:
         was_wanted = self._is_wanted
         self._is_wanted = False
         self._pace.began(now, has_ended=self._has_ended)
-        self._attempt = _Attempt(
+        self._attempt = CheckpointAttempt(
             number=self.last,
             epoch=self._epoch,
             began_at=now,
@@ -404,14 +398,16 @@ class CheckpointCoordinator:
         at_end = () if is_final else self._at_end
         return [one.folder for one in self.savepoints.values() if one.state == "waiting" and one.folder not in at_end]
 
-    def _matching(self, message: control.BarrierAcked | control.SnapshotTaken | control.SnapshotFailed) -> _Attempt | None:
+    def _matching(
+        self, message: control.BarrierAcked | control.SnapshotTaken | control.SnapshotFailed
+    ) -> CheckpointAttempt | None:
         """Return the attempt that a message is about, if it is still under way."""
         attempt = self._attempt
         if attempt is None or self.phase is not Phase.UNDER_WAY:
             return None
         return attempt if (message.checkpoint, message.epoch) == (attempt.number, attempt.epoch) else None
 
-    def _look(self, attempt: _Attempt, now: float) -> None:
+    def _look(self, attempt: CheckpointAttempt, now: float) -> None:
         if attempt.acked == self._spouts and attempt.taken.keys() == self._tasks:
             self._parts_have_ended = all(taken.ended for taken in attempt.taken.values())
             self.phase = Phase.COMMITTING
@@ -438,13 +434,17 @@ class CheckpointCoordinator:
         self.phase, self._attempt = Phase.IDLE, None
         self._pace.ended(now)
 
-    def _waiting_for(self, attempt: _Attempt) -> str:
+    def _waiting_for(self, attempt: CheckpointAttempt) -> str:
         """Return, in words, whose part or barrier is missing."""
         missing = sorted(self._tasks - attempt.taken.keys())
         what = "the parts of" if missing else "the barriers of"
         names = [f"{task} ({self._plan.task(task).component})" for task in missing or sorted(self._spouts - attempt.acked)]
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         return f"{what} tasks {', '.join(names[:5])}{more}"
+
+    def _fail(self, savepoint: Savepoint, why: str) -> None:
+        savepoint.state, savepoint.why = "failed", why
+        self._record("SavepointFailed", f"the savepoint in {savepoint.folder} was not written: {why}")
 
     def _record(self, kind: str, message: str) -> None:
         self._steps.append(Problem(kind, message))

@@ -160,7 +160,7 @@ class RunningTopology:
         Raises:
             UserError: the topology takes no checkpoints, and still runs.
             AnswerTimeout: it has not ended in time.
-            TopoEnvironmentError: it has ended, and the savepoint was not written.
+            TopoEnvironmentError: the savepoint was not written; the topology continues, unless somebody else has ended it.
         """
         if savepoint is False:
             self._client.request("kill")
@@ -182,7 +182,8 @@ class RunningTopology:
         Raises:
             NotFoundError: there is no such component.
             UserError: it cannot be done, or it is ending already; nothing was changed.
-            AnswerTimeout, TopoEnvironmentError: as `kill`; it is not started again.
+            AnswerTimeout: it has not ended in time, and is not started again.
+            TopoEnvironmentError: the savepoint was not written, and it continues unchanged; or somebody else has ended it.
             TopoEnvironmentError: it has ended and is not started again, as on a full disk; the message has the way on.
         """
         change = rebalancing_of(self.folder, parallelism, workers)
@@ -194,7 +195,7 @@ class RunningTopology:
                 raise UserError(f"{self.name} is ending, as by `topo kill`; change it when it has ended, or after `topo resume`")
             place = ""
             if change.takes_savepoint:
-                place = end_with_savepoint(self.folder, "", timeout_s)
+                place = end_with_savepoint(self.folder, "", timeout_s, restarts=True)
             else:
                 end_with_drain(self.folder, timeout_s)
             if self._process is not None:

@@ -12,7 +12,7 @@ from topo.errors import TopoEnvironmentError
 from topo.master.ending import STOP_TIMEOUT_S
 from topo.master.outcome import OutcomeKind
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
-from topo.observability.status import StatusReport
+from topo.observability.status import StatusReport, TopologyStatus
 from topo.storage.state_folder import TopologyFolder
 from topo.storage.submitted import last_run
 
@@ -57,35 +57,45 @@ def take_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = S
     )
 
 
-def end_with_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = SAVEPOINT_S) -> str:
+def end_with_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float = SAVEPOINT_S, *, restarts: bool = False) -> str:
     """Let the tuples in flight finish, take a last checkpoint, end the topology, and return where the savepoint is.
 
     Spouts stop as in any drain: that is no end of the input, so windows that are not due do not fire.
+
+    Args:
+        restarts: the caller starts it again.
 
     Raises:
         Unreachable: it does not run.
         UserError: it takes no checkpoints, and still runs.
         AnswerTimeout: it has not ended in time.
-        TopoEnvironmentError: the savepoint was not written, and the topology has ended; the message has the reason.
+        TopoEnvironmentError: the savepoint was not written, and the topology continues as before, unless somebody else has ended
+            it; or with `restarts` somebody else has. The message has the reason.
     """
     place = place_of(folder, given)
-    Client.of(folder).request("drain", within_s=timeout_s, savepoint=place)
-    _wait_for_drained(folder, timeout_s)
-    return _written(folder, place, folder.last_summary())
+    client = Client.of(folder)
+    client.request("drain", within_s=timeout_s, savepoint=place, restarts=restarts)
+    _wait_for_drained(client, timeout_s, place)
+    written = _written(folder, place, folder.last_summary())
+    if restarts:
+        _check_may_start(folder)
+    return written
 
 
 def end_with_drain(folder: TopologyFolder, timeout_s: float = SAVEPOINT_S) -> None:
-    """Let the tuples in flight finish, for at most that time, and end the topology.
+    """Let the tuples in flight finish, for at most that time, and end the topology, which the caller starts again.
 
     Messages that are not done then lie behind the stored positions, and are read again.
 
     Raises:
         Unreachable: it does not run.
         AnswerTimeout: it has not ended in time.
-        TopoEnvironmentError: it has ended otherwise, such as by the end of its sources.
+        TopoEnvironmentError: it has ended otherwise, such as by the end of its sources, or by `topo kill`.
     """
-    Client.of(folder).request("drain", within_s=timeout_s)
-    _wait_for_drained(folder, timeout_s)
+    client = Client.of(folder)
+    client.request("drain", within_s=timeout_s, restarts=True)
+    _wait_for_drained(client, timeout_s)
+    _check_may_start(folder)
     ending = (folder.last_summary() or {}).get("outcome") or {"kind": "lost", "reason": "the master is gone"}
     if ending["kind"] not in (OutcomeKind.DRAINED.value, OutcomeKind.CUT_SHORT.value):
         raise TopoEnvironmentError(
@@ -94,11 +104,39 @@ def end_with_drain(folder: TopologyFolder, timeout_s: float = SAVEPOINT_S) -> No
         )
 
 
-def _wait_for_drained(folder: TopologyFolder, timeout_s: float) -> None:
-    """Wait until a drain of at most `timeout_s` seconds is over, and components have closed. Raises AnswerTimeout."""
+def _check_may_start(folder: TopologyFolder) -> None:
+    """Refuse to start a topology again whose end somebody else has asked for meanwhile. Raises TopoEnvironmentError."""
+    if ((folder.last_summary() or {}).get("outcome") or {}).get("stays_ended"):
+        raise TopoEnvironmentError(
+            f"{folder.name} was ended meanwhile, as by `topo kill`, so it was not started again; `topo resume {folder.name}` "
+            "continues it unchanged"
+        )
+
+
+def _wait_for_drained(client: Client, timeout_s: float, place: str = "") -> None:
+    """Wait until a drain of at most `timeout_s` seconds is over, and components have closed.
+
+    Raises:
+        AnswerTimeout: it has not ended in time.
+        TopoEnvironmentError: the savepoint at `place` was not written, so the topology continues.
+    """
+    folder = client.folder
     submitted = last_run(folder)
     closing_s = timeout_s if submitted is None else submitted.plan.config.drain_timeout_s
-    wait_until_ended(folder, timeout_s + closing_s + STOP_TIMEOUT_S + _MASTER_S)
+    until = time.monotonic() + timeout_s + closing_s + STOP_TIMEOUT_S + _MASTER_S
+    while place and folder.is_running() and time.monotonic() < until:
+        try:
+            status: StatusReport = client.request("status")
+        except Unreachable:
+            break
+        savepoint = _savepoint_in(status, place)
+        if savepoint.get("state") == "failed" and status["status"] != TopologyStatus.DRAINING.value:
+            raise TopoEnvironmentError(
+                f"the savepoint of {folder.name} was not written: {savepoint['why']}; {folder.name} continues as before, "
+                "so the same command can be given again when that is mended"
+            )
+        time.sleep(_LOOK_S)
+    wait_until_ended(folder, until - time.monotonic())
 
 
 def wait_until_ended(folder: TopologyFolder, timeout_s: float) -> None:

@@ -9,7 +9,8 @@
 | STOPPING | workers are killed                                                       | all are gone, or time is up           |
 | FINISHED | the master has nothing more to do                                        |                                       |
 
-A drain is SERVING with a deadline: a worker that is lost meanwhile is replaced, so that messages in flight can finish.
+A drain is SERVING with a deadline: a worker that is lost meanwhile is replaced, so that messages in flight can finish. A drain
+for a savepoint that cannot be written is given up, and the topology continues.
 """
 
 from __future__ import annotations
@@ -47,14 +48,24 @@ class Ending:
         """Tasks whose process is gone before they had closed."""
         self.stage = EndingStage.SERVING
         self.is_draining = False
+        self.may_continue = False
+        """Whether the drain is only for savepoints: when none can be written, the topology continues."""
+        self.stays_ended = False
+        """Whether somebody has asked for the end who does not start the topology again at once."""
         self.outcome: Outcome | None = None
         """Known from the moment that decides it; the end of all input is judged last, by the counts at that moment."""
 
-    def drain(self, timeout_s: float, now: float) -> None:
+    def drain(self, timeout_s: float, now: float, *, has_savepoint: bool = False) -> None:
         """The operator stops the topology, and messages in flight may finish. Of two requests the earlier deadline holds."""
         deadline = now + timeout_s
+        self.may_continue = has_savepoint and (self.may_continue or not self.is_draining)
         self._deadline = min(deadline, self._deadline) if self.is_draining and self._deadline is not None else deadline
         self.is_draining = True
+
+    def give_up(self) -> None:
+        """The drain is given up: the topology continues."""
+        self.is_draining = self.may_continue = self.stays_ended = False
+        self._deadline = None
 
     def close(self, outcome: Outcome | None, now: float) -> None:
         self.stage, self.outcome, self._deadline = EndingStage.CLOSING, outcome, now + self._close_timeout_s
@@ -96,4 +107,5 @@ class Ending:
         assert (self._deadline is not None) == (
             self.stage in (EndingStage.CLOSING, EndingStage.STOPPING) or (self.stage is EndingStage.SERVING and self.is_draining)
         )
+        assert self.is_draining or not self.may_continue
         assert self.stage is not EndingStage.FINISHED or self.outcome is not None

@@ -89,11 +89,14 @@ class DrainAsked(Struct, frozen=True):
 
     Attributes:
         timeout_s: its longest duration; messages still pending then are left to the next run.
-        savepoint: folder of a savepoint to be taken before the end; "" for none.
+        savepoint: folder of a savepoint to be taken before the end; "" for none. When it cannot be written, and no other
+            request is for an end without one, the topology continues.
+        restarts: who asks starts the topology again, unless somebody else asks for its end.
     """
 
     timeout_s: float
     savepoint: str = ""
+    restarts: bool = False
 
 
 class KillAsked(Struct, frozen=True):

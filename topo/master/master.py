@@ -24,7 +24,7 @@ from typing import Any, get_args
 from topo.checkpoint.coordinator import CheckpointCoordinator
 from topo.checkpoint.manifest import Manifest
 from topo.checkpoint.store_messages import StoreAnswer
-from topo.dead_letters.registry import DeadLetters, Waiting
+from topo.dead_letters.registry import DeadLetters
 from topo.ids import Incarnation, TaskId
 from topo.master import events
 from topo.master.checkpoints import CheckpointDriver, CheckpointMessage, CheckpointReport
@@ -35,10 +35,10 @@ from topo.master.commands import (
     Persist,
     SendTo,
     StopWorker,
-    StoreDeadLetters,
     StorePositions,
 )
 from topo.master.counts import MasterCounts
+from topo.master.cut_short import why_not_drained
 from topo.master.ending import Ending, EndingStage
 from topo.master.epochs import EpochState
 from topo.master.membership import Slot, SlotState
@@ -48,6 +48,7 @@ from topo.master.quiescence import Quiescence
 from topo.master.recovery import Mode, Recovery
 from topo.master.replaying import Replaying
 from topo.master.statistics import TopologyStatistics
+from topo.master.storing import StoringDeadLetters
 from topo.plan.physical import PhysicalPlan
 from topo.wire import control
 from topo.wire.codec import Codec
@@ -115,6 +116,7 @@ class TopologyMaster:
         self.quiescence = Quiescence(tasks)
         self.ending = Ending(plan.config.drain_timeout_s)
         self.dead_letters = dead_letters or DeadLetters()
+        self._storing = StoringDeadLetters(self.dead_letters, self.membership, self._commands)
         self.replays = Replaying(plan, self.recovery, self.dead_letters, self._commands)
         self._persisted = previous
         self._deadline: float | None = None
@@ -127,12 +129,12 @@ class TopologyMaster:
             events.WorkerLaunched: self._on_launched,
             events.LaunchFailed: self._on_launch_failed,
             events.WorkerExited: self._on_exited,
-            events.DeadLettersWritten: self._on_dead_letters_written,
+            events.DeadLettersWritten: lambda event, _now: self._storing.written(event),
             events.ReplayAsked: lambda event, _now: self.replays.asked(event),
             events.ActivateAsked: lambda _event, _now: self._set_active(True),
             events.DeactivateAsked: lambda _event, _now: self._set_active(False),
             events.DrainAsked: self._on_drain,
-            events.KillAsked: lambda _event, now: self._stop(Outcome(OutcomeKind.KILLED, "killed by the operator"), now),
+            events.KillAsked: self._on_kill,
             events.RestartAsked: self._on_restart,
             events.MessagesLost: self._on_messages_lost,
             **dict.fromkeys(get_args(StoreAnswer), self._about_checkpoint),
@@ -147,7 +149,7 @@ class TopologyMaster:
             control.ComponentError: lambda slot, message, _now: self.recovery.component_error(slot, message),
             control.TuplesFailed: lambda _slot, message, _now: self.dead_letters.failed(message.causes),
             control.PositionReport: lambda _slot, m, now: self.positions.reported(m.task, m.position, m.attempts, now),
-            control.DeadLetter: self._on_dead_letter,
+            control.DeadLetter: lambda slot, message, now: self._storing.reported(slot, message, now),
             control.LettersReplayed: lambda _slot, message, _now: self.replays.replayed(message),
             control.Quiet: lambda _slot, message, now: self.quiescence.on_report(message, now),
             control.Closed: self._on_closed,
@@ -214,14 +216,15 @@ class TopologyMaster:
             self.quiescence.follow(self.recovery.epochs.epoch, self.recovery.epochs.breaks)
             if hopeless := self.recovery.given_up or (self.checkpoints.lost if self.checkpoints is not None else ""):
                 self._stop(Outcome(OutcomeKind.CRASHED, hopeless), now)
+            elif self.ending.may_continue and self.checkpoints is not None and (why := self.checkpoints.failed_end):
+                self._give_up_drain(why, now)
             elif self._may_probe:
                 self._probe(now)
             if self.ending.stage is EndingStage.SERVING and self.ending.is_out_of_time(now):
                 self._cut_short(now)
         else:
             self._leave(now, has_read_all=has_read_all)
-        for waiting, dead_letter in self.dead_letters.overdue(now):
-            self._commands.append(StoreDeadLetters(waiting.worker, waiting.incarnation, (dead_letter,)))
+        self._storing.store_overdue(now)
         if self.ending.stage in (EndingStage.CLOSING, EndingStage.STOPPING) and self.membership.is_gone:
             self._finish(now)
         elif due := self.positions.take_due(now):
@@ -333,34 +336,20 @@ class TopologyMaster:
         if self.ending.stage is EndingStage.CLOSING:
             self.ending.task_closed(message.task)
 
-    def _on_dead_letter(self, slot: Slot, message: control.DeadLetter, now: float) -> None:
-        assert slot.incarnation is not None
-        waiting = Waiting(slot.worker, slot.incarnation, message.task, message.id)
-        message = self.dead_letters.explained(message)
-        if self.dead_letters.is_stored(waiting, message):
-            self._confirm(waiting)
-        elif self.dead_letters.is_new(waiting, message, now):
-            self._commands.append(StoreDeadLetters(slot.worker, slot.incarnation, (message,)))
-
-    def _on_dead_letters_written(self, event: events.DeadLettersWritten, _now: float) -> None:
-        for waiting in self.dead_letters.written(event.dead_letters):
-            self._confirm(waiting)
-
-    def _confirm(self, waiting: Waiting) -> None:
-        # A later life of the task numbers its dead letters from the start.
-        if self.membership.is_current(waiting.worker, waiting.incarnation):
-            message = control.DeadLettersStored(waiting.task, [waiting.id])
-            self._commands.append(SendTo(waiting.worker, waiting.incarnation, message))
-
     # -- the operator's requests, and the end -------------------------------------------------------------------------
 
     def _set_active(self, active: bool) -> None:
         if self.is_active == active or self.ending.is_draining or self.ending.stage is not EndingStage.SERVING:
             return
         self.is_active = active
-        self._tell_spouts(control.Activate() if active else control.Deactivate())
+        self.recovery.tell_spouts(control.Activate() if active else control.Deactivate())
+
+    def _on_kill(self, _event: events.KillAsked, now: float) -> None:
+        self.ending.stays_ended = True
+        self._stop(Outcome(OutcomeKind.KILLED, "killed by the operator"), now)
 
     def _on_drain(self, event: events.DrainAsked, now: float) -> None:
+        self.ending.stays_ended |= not event.restarts
         if self.ending.stage is not EndingStage.SERVING:
             return
         if not self.recovery.epochs.has_run:
@@ -368,22 +357,29 @@ class TopologyMaster:
             return
         if not self.ending.is_draining:
             self.quiescence.drain()
-            self._tell_spouts(control.Drain())
-        if event.savepoint and self.checkpoints is not None:
+            self.recovery.tell_spouts(control.Drain())
+        has_savepoint = bool(event.savepoint) and self.checkpoints is not None
+        if has_savepoint and self.checkpoints is not None:
             self.checkpoints.want_savepoint(event.savepoint, at_end=True)
-        self.ending.drain(event.timeout_s, now)
-
-    def _tell_spouts(self, message: control.Activate | control.Deactivate | control.Drain) -> None:
-        # Workers that register later get it with their routes.
-        for slot in self.recovery.live_spouts():
-            self.recovery.send(slot, message)
+        self.ending.drain(event.timeout_s, now, has_savepoint=has_savepoint)
 
     def _cut_short(self, now: float) -> None:
-        unfinished = self.checkpoints.unfinished if self.checkpoints is not None else ""
-        why = self.quiescence.why_not() or unfinished or "a worker was being replaced"
-        if pending := self.quiescence.pending():
-            why = f"{pending} {'message was' if pending == 1 else 'messages were'} pending ({why})"
-        self._close(Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: {why}"), now)
+        unstored, replays = self.dead_letters.in_flight, self.replays.count
+        why = why_not_drained(self.plan, self.recovery, self.quiescence, self.checkpoints, unstored=unstored, replays=replays)
+        if self.ending.may_continue:
+            self._give_up_drain(f"not drained in time, which `--wait` or `--deadline` can lengthen: {why}", now)
+        else:
+            self._close(Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: {why}"), now)
+
+    def _give_up_drain(self, why: str, now: float) -> None:
+        """Have the topology continue: none of the savepoints that it was to end with could be written."""
+        assert self.checkpoints is not None and self._checkpoint_driver is not None
+        self.ending.give_up()
+        self.quiescence.give_up_drain()
+        self.checkpoints.give_up_end(why)
+        self._checkpoint_driver.advance(now, is_ending=False)
+        if self.is_active:
+            self.recovery.tell_spouts(control.Activate())
 
     def _close(self, outcome: Outcome | None, now: float) -> None:
         """Have components closed; None: the outcome is judged when their last figures are in."""

@@ -27,7 +27,7 @@ class Quiescence:
     Attributes:
         is_still: two rounds have agreed; holds until the epoch is broken.
         facts: each task's last report in this epoch.
-        refusal: of a sink in the last round of a drain, in which nothing moved and nothing waited but for it; "": none.
+        refusal: of a sink, and its task, in the last round of a drain, in which nothing moved and nothing waited but for it.
     """
 
     def __init__(self, tasks: frozenset[TaskId]) -> None:
@@ -41,11 +41,17 @@ class Quiescence:
         self._next_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         self.facts: dict[TaskId, Quiet] = {}
-        self.refusal = ""
+        self.refusal: tuple[TaskId, str] | None = None
+        self._asked = 0
+        """The rounds of this epoch or drain."""
+        self._answered: dict[TaskId, int] = {}
+        """The last of them that each task has answered."""
         self._expecting = set(tasks)
         """Tasks that may get more input: they have not reported that it has ended."""
         self._holding = set(tasks)
         """Tasks whose last report does not permit the end, or is missing."""
+        self._must_ask = False
+        """Whether a round is due although tasks have not reported their end."""
         self.is_still = False
 
     def follow(self, epoch: Epoch, breaks: int) -> None:
@@ -58,14 +64,20 @@ class Quiescence:
         self._answers = self._agreed = None
         self._next_at = 0.0
         self._pause_s = FIRST_PAUSE_S
-        self.facts, self.refusal = {}, ""
+        self.facts, self.refusal, self._asked, self._answered = {}, None, 0, {}
         self._expecting, self._holding = set(self._tasks), set(self._tasks)
-        self.is_still = False
+        self.is_still = self._must_ask = False
 
     def drain(self) -> None:
         """From now on tasks need not have ended."""
         self._is_drain = True
         self._forget()
+
+    def give_up_drain(self) -> None:
+        """From now on tasks have to have ended. Their reports are forgotten, so all are asked once."""
+        self._is_drain = False
+        self._forget()
+        self._must_ask = True
 
     def on_report(self, quiet: Quiet, now: float) -> None:
         """Take a task's report, requested or not. Reports of other epochs are ignored."""
@@ -77,6 +89,7 @@ class Quiescence:
         # Counts from before the round began prove nothing about it: only answers to this very round are compared.
         if self._answers is not None and quiet.probe == self._number:
             self._answers[quiet.task] = quiet
+            self._answered[quiet.task] = self._asked
             if len(self._answers) == len(self._tasks):
                 self._conclude(self._answers, now)
 
@@ -84,17 +97,18 @@ class Quiescence:
         """Return the number of the round that begins now: every task is to be asked; None when none does."""
         if self.is_still or now < self._next_at:
             return None
-        if self._answers is None and not self._is_drain and self._holding:
+        if self._waits_for_reports:
             return None
         # A round that is still open has timed out. It is repeated as a whole, since its first answers are old by now.
         self._number += 1
+        self._asked += 1
         self._answers = {}
         self._next_at = now + ROUND_TIMEOUT_S
         return self._number
 
     def next_deadline(self) -> float | None:
         """When `begin_due` will begin a round, unless a report arrives first."""
-        if self.is_still or (self._answers is None and not self._is_drain and self._holding):
+        if self.is_still or self._waits_for_reports:
             return None
         return self._next_at
 
@@ -107,9 +121,17 @@ class Quiescence:
         """The number of pending messages, by the tasks' last reports."""
         return sum(quiet.pending for quiet in self.facts.values())
 
-    def why_not(self) -> str:
-        """Return a refusal, or the reason of the first task that is not quiet, in words; "" without any."""
-        return self.refusal or next((f"task {quiet.task}: {quiet.why}" for quiet in self.facts.values() if quiet.why), "")
+    def silent(self) -> list[TaskId]:
+        """Return the tasks that have answered neither of the last two rounds."""
+        return sorted(task for task in self._tasks if self._asked and self._answered.get(task, 0) < max(1, self._asked - 1))
+
+    def why_not(self) -> tuple[TaskId, str] | None:
+        """Return a refusal, or the reason of a task that is not quiet, with the task: rather of a task without pending messages.
+
+        A spout with messages pending waits for other tasks.
+        """
+        reasons = sorted((quiet.pending > 0, quiet.task, quiet.why) for quiet in self.facts.values() if quiet.why)
+        return self.refusal or (reasons[0][1:] if reasons else None)
 
     def validate(self) -> None:
         ended = {task for task, quiet in self.facts.items() if self._has_ended(quiet)}
@@ -119,6 +141,10 @@ class Quiescence:
         assert all(quiet.epoch == self._epoch for quiet in self.facts.values())
         assert not self.is_still or self._answers is None
 
+    @property
+    def _waits_for_reports(self) -> bool:
+        return self._answers is None and bool(self._holding) and not (self._is_drain or self._must_ask)
+
     def _has_ended(self, quiet: Quiet) -> bool:
         return quiet.ended or self._is_drain
 
@@ -126,13 +152,13 @@ class Quiescence:
         return quiet.quiet and not quiet.pending and self._has_ended(quiet)
 
     def _conclude(self, answers: dict[TaskId, Quiet], now: float) -> None:
-        self._answers = None
+        self._answers, self._must_ask = None, False
         counts = {task: (quiet.sent, quiet.received) for task, quiet in answers.items()}
         sent = sum(counted[0] for counted in counts.values())
         received = sum(counted[1] for counted in counts.values())
-        refused = next((f"task {task}: {quiet.refused}" for task, quiet in answers.items() if quiet.refused), "")
+        refused = next(((task, quiet.refused) for task, quiet in answers.items() if quiet.refused), None)
         rests = sent == received and all(quiet.quiet or quiet.pending or quiet.refused for quiet in answers.values())
-        self.refusal = refused if self._is_drain and rests else ""
+        self.refusal = refused if self._is_drain and rests else None
         if sent != received or not all(map(self._permits_end, answers.values())):
             # Something moved after an earlier agreement, which therefore counts for nothing: two new rounds are needed.
             self._agreed = None

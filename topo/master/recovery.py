@@ -251,6 +251,11 @@ class Recovery:
         """Return the slots that host tasks without input and whose workers have registered."""
         return [slot for slot in self.membership.live() if not self._sources.isdisjoint(slot.tasks)]
 
+    def tell_spouts(self, message: control.Activate | control.Deactivate | control.Drain) -> None:
+        """Send an order to all spouts; workers that register later get it with their routes."""
+        for slot in self.live_spouts():
+            self.send(slot, message)
+
     def send(self, slot: Slot, message: control.FromMaster) -> None:
         assert slot.incarnation is not None
         self._commands.append(SendTo(slot.worker, slot.incarnation, message))

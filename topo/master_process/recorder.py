@@ -164,7 +164,8 @@ class Recorder:
 
     def write_summary(self, status: Mapping[str, Any], outcome: Outcome) -> None:
         """Write the last status, for commands that are given after the end. That it cannot be written is recorded."""
-        summary = {**status, "ended_ms": int(time.time() * 1000), "outcome": outcome.as_dict()}
+        ended = {"ended_ms": int(time.time() * 1000), "outcome": outcome.as_dict() | (status.get("outcome") or {})}
+        summary = {**status, **ended}
         try:
             self._check_folder()
             write_atomically(self._job.folder.summary, json.dumps(summary, default=repr).encode())

@@ -69,13 +69,13 @@ _LATENCIES = {ComponentKind.SPOUT: ("complete",), ComponentKind.BOLT: ("execute"
 def describe(master: TopologyMaster, now: float) -> StatusReport:
     word, reason = status_of(master, now)
     counts = master.counts
-    plan, outcome = master.plan, master.ending.outcome
+    plan = master.plan
     return {
         "topology": plan.name,
         "packing": placement_text(plan) if plan.is_packed_by_default else "",
         "status": word.value,
         "reason": reason,
-        "outcome": outcome.as_dict() if outcome is not None and master.ending.stage is EndingStage.FINISHED else None,
+        "outcome": _end(master),
         "term": master.term,
         "epoch": master.recovery.epochs.epoch,
         "uptime_s": 0.0 if master.started_at is None else now - master.started_at,
@@ -96,6 +96,13 @@ def describe(master: TopologyMaster, now: float) -> StatusReport:
     }
 
 
+def _end(master: TopologyMaster) -> dict[str, Any] | None:
+    outcome = master.ending.outcome
+    if outcome is None or master.ending.stage is not EndingStage.FINISHED:
+        return None
+    return outcome.as_dict() | {"stays_ended": master.ending.stays_ended}
+
+
 def never_ran(topology: str, outcome: Outcome) -> dict[str, Any]:
     """Return the status of a topology whose master could not begin: the shape of `describe`, without tasks."""
     counts = (
@@ -114,7 +121,7 @@ def never_ran(topology: str, outcome: Outcome) -> dict[str, Any]:
         "packing": "",
         "status": _END[outcome.kind].value,
         "reason": outcome.reason,
-        "outcome": outcome.as_dict(),
+        "outcome": outcome.as_dict() | {"stays_ended": False},
         "term": 0,
         "epoch": 0,
         "uptime_s": 0.0,

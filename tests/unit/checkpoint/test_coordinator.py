@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.checkpoint.coordinator_rig import ACKER, LINES, PLAN, SINK, Checkpoints, manifest, running, under_way
 from topo.checkpoint.assignment import stateful_tasks
-from topo.checkpoint.coordinator import Phase
+from topo.checkpoint.attempt import Phase
 from topo.checkpoint.steps import Problem, Step, ToAll, ToSources
 from topo.checkpoint.store_messages import (
     CommitCheckpoint,

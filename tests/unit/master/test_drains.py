@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.unit.master.playbook import ACKER, LINES, SINK, Play, close, closing, messages_in, probe, running
+from tests.unit.master.playbook import ACKER, LINES, SINK, Play, close, closing, messages_in, probe, running, small_plan
 from topo.ids import Epoch, Incarnation, WorkerId
 from topo.master.commands import Finished, SendTo, StopWorker
 from topo.master.events import DrainAsked, Started
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.observability.status import describe
-from topo.wire.control import Close, Drain
+from topo.wire.control import Close, DeadLetter, Drain, Heartbeat
 
 
 def test_a_drain_pauses_the_spouts_and_closes_when_nothing_moves() -> None:
@@ -35,7 +35,7 @@ def test_a_drain_that_runs_out_of_time_closes_and_says_what_was_pending() -> Non
     play.quiet(LINES, 1, ended=False, quiet=False, pending=3)
     sent = [message for _, message in messages_in(play.until(3.0)) if isinstance(message, Close)]
     assert sent == [Close(Epoch(1), drain=True)] * 3
-    reason = "drained, not to the end: 3 messages were pending (task 1: busy)"
+    reason = "drained, not to the end: 3 messages were pending (task 2 (sink) did not answer)"
     assert close(play) == [Finished(Outcome(OutcomeKind.CUT_SHORT, reason))]
     assert describe(play.master, play.now)["status"] == "KILLED"
 
@@ -55,7 +55,7 @@ def test_a_drain_ends_when_nothing_is_left_but_messages_that_a_sink_is_refused_a
     play.quiet(LINES, 3, ended=False, quiet=False, pending=3, sent=3)
     play.quiet(SINK, 3, ended=False, quiet=False, received=3, refused="grant it")
     assert play.quiet(ACKER, 3, ended=False) == closing(drain=True)
-    reason = f"drained, not to the end: 3 messages were pending (task {SINK}: grant it)"
+    reason = f"drained, not to the end: 3 messages were pending (task {SINK} (sink): grant it)"
     assert close(play) == [Finished(Outcome(OutcomeKind.CUT_SHORT, reason))]
 
 
@@ -93,3 +93,51 @@ def test_a_topology_that_has_not_begun_is_drained_at_once() -> None:
         StopWorker(WorkerId(2), Incarnation(103), kill=True),
     ]
     assert close(play)[-1] == Finished(Outcome(OutcomeKind.DRAINED, "ended before it began"))
+
+
+def cut_short(play: Play, *silent: int) -> str:
+    play.until(play.now + 2.0, silent=silent)
+    assert play.master.ending.outcome is not None
+    return play.master.ending.outcome.reason.removeprefix("drained, not to the end: ")
+
+
+def test_a_task_that_does_not_answer_is_the_reason_with_the_call_that_its_worker_is_in() -> None:
+    """No worker was being replaced, though no task has answered."""
+    play = running(small_plan(workers=1))
+    play.receives(0, Heartbeat(WorkerId(0), play.life(0), 1, play.epoch, "sink", {}))
+    play.do(DrainAsked(2.0))
+    assert cut_short(play, 0) == f"task {LINES} (lines) did not answer, its worker was in a call of sink"
+
+
+def test_what_a_bolt_still_does_is_the_reason_before_what_spouts_wait_for() -> None:
+    play = running()
+    play.do(DrainAsked(2.0))
+    for number in range(1, 4):
+        play.quiet(LINES, number, ended=False, quiet=False, pending=3)
+        play.quiet(SINK, number, ended=False, quiet=False)
+        play.quiet(ACKER, number, ended=False)
+        play.until(play.now + 0.2)
+    assert cut_short(play) == f"3 messages were pending (task {SINK} (sink): busy)"
+
+
+def test_a_worker_that_is_being_replaced_is_the_reason() -> None:
+    play = running()
+    play.do(DrainAsked(2.0))
+    play.exits(1)
+    assert cut_short(play) == "a worker was being replaced"
+
+
+def test_tasks_that_have_not_opened_again_are_the_reason() -> None:
+    play = running()
+    play.do(DrainAsked(2.0))
+    play.replace(1)
+    play.ready(LINES)
+    play.ready(ACKER)
+    assert cut_short(play) == f"not open again after a recovery: task {SINK} (sink)"
+
+
+def test_a_dead_letter_that_is_not_stored_is_the_reason() -> None:
+    play = running()
+    play.receives(0, DeadLetter(LINES, 1, b"\xc0", b"\x90", [], 3))
+    play.do(DrainAsked(2.0))
+    assert cut_short(play) == "1 dead letter not stored, see `topo errors`"

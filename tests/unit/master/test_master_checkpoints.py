@@ -345,7 +345,7 @@ def test_a_drain_does_not_wait_for_a_right_without_which_no_checkpoint_is_taken(
     for task in play.plan.tasks:
         commands = play.quiet(task.id, 1, refused="grant it" if task.id == SINK else "")
     assert any(isinstance(message, Close) for _, message in messages_in(commands))
-    assert play.master.ending.outcome == Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: task {SINK}: grant it")
+    assert play.master.ending.outcome == Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: task {SINK} (sink): grant it")
 
 
 def test_a_drain_does_not_wait_for_a_right_to_publish_its_last_checkpoint() -> None:
@@ -357,7 +357,7 @@ def test_a_drain_does_not_wait_for_a_right_to_publish_its_last_checkpoint() -> N
     taken(play, 1)
     commands = stored(play, 1)
     assert any(isinstance(message, Close) for _, message in messages_in(commands))
-    outcome = Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: task {SINK}: grant it")
+    outcome = Outcome(OutcomeKind.CUT_SHORT, f"drained, not to the end: task {SINK} (sink): grant it")
     assert play.master.ending.outcome == outcome
 
 
