@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 import resource
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.drive import call, piped
+from tests.cli.drive import PATIENCE_S, TOPO, call, piped
 from tests.cli.test_processes import background
+from topo.master_process.client import Client
 from topo.storage.state_folder import StateFolder
 
 __all__ = ["background"]
@@ -152,3 +155,56 @@ def test_the_status_says_how_checkpoints_do(running: Path) -> None:
     shown = piped("status", "flow").out
     line = r"^checkpoints  1 complete, \S+ ago: \d+ bytes in \S+, aligned \S+,\s+paused\s+\S+$"
     assert re.search(line, shown, re.MULTILINE), shown
+
+
+@pytest.mark.integration
+def test_a_topology_continues_unchanged_when_its_savepoint_cannot_be_written(running: Path, topo_home: Path) -> None:
+    folder = StateFolder(topo_home).find("flow")
+    folder.savepoints.touch()
+    result = piped("rebalance", "flow", "-e", "double=3")
+    assert result.code == 1
+    assert f"cannot write {folder.savepoints}" in result.err and "flow continues as before" in result.err
+    assert (json.loads(piped("status", "flow", "--json").out)["status"], tasks()["double"]) == ("RUNNING", 2)
+    folder.savepoints.unlink()
+    assert piped("rebalance", "flow", "-e", "double=3").code == 0
+    assert tasks()["double"] == 3
+
+
+SLOW = ("-p", "items=100000", "-p", "pause=0.1", "--workers", "1", "--wait")
+
+
+def wait_until_draining(topo_home: Path) -> None:
+    client, until = Client("flow", topo_home), time.monotonic() + PATIENCE_S
+    while client.request("status")["status"] != "DRAINING":
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("mode", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("wait", [(), ("-w", "60s")], ids=["at once", "with a wait"])
+def test_a_kill_during_the_drain_of_a_rebalance_wins(
+    mode: str, wait: tuple[str, ...], background: None, flow: Path, topo_home: Path
+) -> None:
+    assert piped("submit", flow, "-s", f"delivery={mode}", *SLOW).code == 0
+    rebalance = subprocess.Popen([*TOPO, "rebalance", "flow", "-e", "double=2"], stderr=subprocess.PIPE, text=True)
+    wait_until_draining(topo_home)
+    killed = piped("kill", "flow", *wait, "--yes")
+    assert killed.code == 0, killed.err
+    _, talk = rebalance.communicate(timeout=PATIENCE_S)
+    assert rebalance.returncode == 1 and "`topo resume flow` continues" in talk, talk
+    assert json.loads(piped("status", "flow", "--json").out)["status"] == "KILLED"
+    assert piped("resume", "flow", "--wait").code == 0
+    assert tasks()["double"] == 1
+
+
+@pytest.mark.integration
+def test_spouts_cannot_be_paused_or_emit_while_the_topology_ends(background: None, flow: Path, topo_home: Path) -> None:
+    assert piped("submit", flow, *SLOW).code == 0
+    kill = subprocess.Popen([*TOPO, "kill", "flow", "-w", "60s", "--yes"])
+    wait_until_draining(topo_home)
+    for verb in ("activate", "deactivate"):
+        result = piped(verb, "flow")
+        assert result.code == 2 and "flow is ending, as by `topo kill` or `topo rebalance`" in result.err, result.err
+    assert piped("kill", "flow", "--yes").code == 0
+    assert kill.wait(timeout=PATIENCE_S) == 0

@@ -15,6 +15,7 @@ from topo.dead_letters.records import known_letters
 from topo.errors import FrameError, TopoEnvironmentError, TopoError, UserError
 from topo.ids import WorkerId, new_incarnation
 from topo.master.commands import MasterRecord, RecordError
+from topo.master.ending import EndingStage
 from topo.master.events import (
     ActivateAsked,
     DeactivateAsked,
@@ -302,14 +303,22 @@ class MasterShell:
             "deactivate": DeactivateAsked,
             "kill": KillAsked,
             "drain": lambda: DrainAsked(
-                float(arguments.get("within_s", self._job.plan.config.drain_timeout_s)), str(arguments.get("savepoint", ""))
+                float(arguments.get("within_s", self._job.plan.config.drain_timeout_s)),
+                str(arguments.get("savepoint", "")),
+                restarts=bool(arguments.get("restarts", False)),
             ),
             "savepoint": lambda: SavepointAsked(str(arguments["folder"])),
             "restart": lambda: RestartAsked(WorkerId(int(arguments["worker"]))),
         }
         if verb not in wishes:
             raise FrameError(f"the master does not know the verb {verb!r}")
-        workers = self.master.membership.slots
+        workers, ending = self.master.membership.slots, self.master.ending
+        if verb in ("activate", "deactivate") and (ending.is_draining or ending.stage is not EndingStage.SERVING):
+            name = self._job.plan.name
+            raise UserError(
+                f"{name} is ending, as by `topo kill` or `topo rebalance`, and its spouts are paused until then; "
+                f"when it has ended, `topo resume {name}` starts it, and then they can be paused or emit"
+            )
         if verb == "restart" and int(arguments["worker"]) not in workers:
             raise UserError(f"{self._job.plan.name} has no worker {arguments['worker']}; it has 0 to {len(workers) - 1}")
         if self._keeper is None and (verb == "savepoint" or arguments.get("savepoint")):
