@@ -184,6 +184,8 @@ class Show:
     def progress(self, status: StatusReport) -> None:
         """New figures of the run."""
         self.last = status
+        if self._log is not None:
+            self._log.epoch = status["epoch"]
         if self.lost is None:
             with self._output():
                 self._show_logs()
@@ -240,10 +242,12 @@ class JsonLog:
 
     Attributes:
         topology: its name.
+        epoch: of the topology, 0 before the first.
     """
 
     def __init__(self, topology: str) -> None:
         self.topology = topology
+        self.epoch = 0
 
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows of workers."""
@@ -254,7 +258,7 @@ class JsonLog:
         """Write messages of this process, a row each."""
         now = datetime.now(UTC)
         at = f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z"
-        own = {"worker": None, "task": None, "component": None} | more
+        own = {"epoch": self.epoch, "worker": None, "task": None, "component": None} | more
         self.rows(
             {"time": at, "level": level, "logger": "topo.run", "topology": self.topology, "message": message} | own
             for message in messages

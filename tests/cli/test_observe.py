@@ -308,5 +308,5 @@ def test_a_run_with_a_log_in_json_has_nothing_else_on_stderr(flow: Path) -> None
     rows = [json.loads(line) for line in result.err.splitlines()]
     assert sorted(result.out.partition("\n\n")[0].splitlines()) == ["value 0", "value 2", "value 4"]
     assert {row["topology"] for row in rows} == {"flow"}
-    assert {"time", "level", "logger", "message", "worker", "task", "component"} <= set.intersection(*map(set, rows))
+    assert {"time", "level", "logger", "message", "epoch", "worker", "task", "component"} <= set.intersection(*map(set, rows))
     assert {"topo.run", "topo.worker"} <= {row["logger"] for row in rows}
