@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
-"""Points of a line."""
+"""Points of a line where there is room, and in JSON."""
+_LEAST_WIDTH = 20
+_GAP = 2
+_BESIDE = 57
+"""Columns of a terminal that the names and figures beside a line take, about."""
 _SHOWN = ("in", "out", "capacity", "in_front", "p99")
 _KINDS = ("total", "component", "edge", "worker")
 
@@ -31,7 +35,9 @@ _KINDS = ("total", "component", "edge", "worker")
 @name_argument
 @click.option("--component", "components", multiple=True, help="Only this component.")
 @click.option("--since", type=TimeSpan(), default="15m", show_default=True, help="From how long ago.")
-@click.option("--step", type=TimeSpan(), help="Time between two points; by default such that there are 60.")
+@click.option(
+    "--step", type=TimeSpan(), help="Time between two points; by default such that there are 60, or fewer on a narrow terminal."
+)
 @click.option("--series", help="These series, separated by commas; by default in,out,capacity,in_front,p99; all: every one.")
 @deadline_option
 @reading_options
@@ -55,11 +61,12 @@ def command(
 
     from topo.operate.past import as_data, history
     from topo.operate.topology_index import find_topology
-    from topo_cli.output import print_json, seconds, talk
+    from topo_cli.output import make_console, print_json, seconds, talk
 
     folder = find_topology(name, home)
     now_s = int(time.time()) + 1
-    step_s = max(1, round(step if step is not None else since / _WIDTH))
+    points = _WIDTH if as_json else _points(make_console().width - _BESIDE)
+    step_s = max(1, math.ceil(since / points) if step is None else round(step))
     ask = partial(history, folder, int(now_s - since), step_s, until_s=now_s, deadline_s=deadline)
     columns = ask(**asked_for(components, series))
     if _lacks(columns, components, series):
@@ -115,26 +122,22 @@ def refuse_series(unknown: set[str], known: set[str]) -> NoReturn:
 
 def _print(columns: PastPoints) -> None:
     from topo_cli.output import clock_time, make_console
-    from topo_cli.tables import TableColumn, fitted_table
+    from topo_cli.tables import TableColumn, fitted_table, table_width
 
     console = make_console()
     order = {name: place for place, name in enumerate(_KINDS)}
     rows = sorted(columns.series.items(), key=lambda row: (order.get(row[0][0].partition("/")[0], 9), row[0]))
+    beside = [
+        TableColumn("", lambda row: row[0][0].partition("/")[2] or row[0][0], 100, is_text=True),
+        TableColumn("series", lambda row: row[0][1], 100, is_text=True),
+        TableColumn("min", lambda row: _figure(min(_values(row[1]), default=None)), 40),
+        TableColumn("max", lambda row: _figure(max(_values(row[1]), default=None)), 60),
+        TableColumn("last", lambda row: _figure(next(iter(_values(reversed(row[1]))), None)), 70),
+    ]
     # The last points are those that fit; an earlier time is asked for with a longer step.
-    console.print(
-        fitted_table(
-            console,
-            [(key, list(column[-_WIDTH:])) for key, column in rows],
-            [
-                TableColumn("", lambda row: row[0][0].partition("/")[2] or row[0][0], 100, is_text=True),
-                TableColumn("series", lambda row: row[0][1], 100, is_text=True),
-                TableColumn("min", lambda row: _figure(min(_values(row[1]), default=None)), 40),
-                TableColumn("max", lambda row: _figure(max(_values(row[1]), default=None)), 60),
-                TableColumn("last", lambda row: _figure(next(iter(_values(reversed(row[1]))), None)), 70),
-                TableColumn(_title(columns), lambda row: sparkline(row[1]), 90, is_text=True),
-            ],
-        )
-    )
+    points = _points(console.width - table_width(console, rows, beside) - _GAP)
+    line = TableColumn(_title(columns, points), lambda row: sparkline(row[1]), 50, is_text=True, content_with=points)
+    console.print(fitted_table(console, [(key, list(column[-points:])) for key, column in rows], [*beside, line]))
     for at_ms, text in columns.marks[-10:]:
         console.print(f"{clock_time(at_ms)}  {text}", style="dim", markup=False)
 
@@ -149,14 +152,19 @@ def sparkline(values: Sequence[float]) -> str:
     )
 
 
+def _points(room: int) -> int:
+    """Return how many points a line has."""
+    return max(_LEAST_WIDTH, min(_WIDTH, room))
+
+
 def _values(values: Iterable[float]) -> list[float]:
     return [value for value in values if not math.isnan(value)]
 
 
-def _title(columns: PastPoints) -> str:
+def _title(columns: PastPoints, points: int) -> str:
     from topo_cli.output import clock_time, seconds
 
-    shown = min(_WIDTH, columns.length)
+    shown = min(points, columns.length)
     until = columns.first_s + columns.length * columns.step_s
     begin, end = (clock_time(1000 * at).rpartition(".")[0] for at in (until - shown * columns.step_s, until))
     return f"{begin} to {end}, {seconds(columns.step_s)} each"

@@ -58,6 +58,11 @@ def print_table(rows: Iterable[Any], columns: Sequence[TableColumn]) -> None:
     console.print(fitted_table(console, rows, columns))
 
 
+def table_width(console: Console, rows: Iterable[Any], columns: Sequence[TableColumn]) -> int:
+    """Return the width of a table of all these columns."""
+    return _needed(console, _table(list(rows), columns))
+
+
 def _needed(console: Console, table: Table) -> int:
     return Measurement.get(console, console.options.update(max_width=100_000), table).maximum
 

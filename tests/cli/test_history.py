@@ -40,6 +40,18 @@ def test_rates_of_the_past_are_drawn(home: Path, capsys: pytest.CaptureFixture[s
     assert "RUNNING, epoch 1" in shown.out
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_figures_and_the_whole_time_are_shown_on_a_narrow_terminal(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = call(capsys, "history", "past", "--home", home, "--since", "5m", "--series", "out")
+    assert max(map(len, shown.out.splitlines())) <= width
+    (line,) = [line for line in shown.out.splitlines() if line.startswith("count")]
+    assert line.split()[:5] == ["count", "out", "100", "300", "300"]
+    assert "▃" in line and "█" in line
+
+
 def test_json_has_every_series_by_subject(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = call(capsys, "history", "past", "--home", home, "--series", "all", "--json")
     data = json.loads(shown.out)
