@@ -17,7 +17,7 @@ from topo.launch.rebalancing import Rebalancing, rebalancing_of, write_down
 from topo.launch.savepoints import SAVEPOINT_S, end_with_drain, end_with_savepoint, take_savepoint
 from topo.master.outcome import Outcome, OutcomeKind
 from topo.master_process.client import AnswerTimeout, Client, Unreachable
-from topo.observability.status import StatusReport, TopologyStatus
+from topo.observability.status import StatusReport
 from topo.storage.state_folder import TopologyFolder, TopologyIsRunning, read_json_lines
 from topo.storage.submitted import SubmittedTopology, checkpoints_of
 
@@ -191,8 +191,6 @@ class RunningTopology:
         if change.was_foreground and not attached:
             raise UserError(f"{self.name} runs in the foreground of another process; end it with Ctrl-C and use `topo submit`")
         if change.changes_something:
-            if self.status()["status"] == TopologyStatus.DRAINING.value:
-                raise UserError(f"{self.name} is ending, as by `topo kill`; change it when it has ended, or after `topo resume`")
             place = ""
             if change.takes_savepoint:
                 place = end_with_savepoint(self.folder, "", timeout_s, restarts=True)

@@ -313,8 +313,12 @@ class MasterShell:
         if verb not in wishes:
             raise FrameError(f"the master does not know the verb {verb!r}")
         workers, ending = self.master.membership.slots, self.master.ending
-        if verb in ("activate", "deactivate") and (ending.is_draining or ending.stage is not EndingStage.SERVING):
-            name = self._job.plan.name
+        is_ending, name = ending.is_draining or ending.stage is not EndingStage.SERVING, self._job.plan.name
+        if arguments.get("restarts") and is_ending:
+            raise UserError(
+                f"{name} is ending, as by `topo kill` or `topo rebalance`; change it when it has ended, or after `topo resume`"
+            )
+        if verb in ("activate", "deactivate") and is_ending:
             raise UserError(
                 f"{name} is ending, as by `topo kill` or `topo rebalance`, and its spouts are paused until then; "
                 f"when it has ended, `topo resume {name}` starts it, and then they can be paused or emit"

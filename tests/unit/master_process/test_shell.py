@@ -108,6 +108,18 @@ def test_the_restart_of_a_worker_that_there_is_not_is_refused(shell: MasterShell
     assert (reply.ok, reply.error) == (False, "small has no worker 99; it has 0 to 2")
 
 
+@pytest.mark.parametrize(("verb", "arguments"), [("drain", {"restarts": True}), ("activate", {}), ("deactivate", {})])
+def test_requests_that_would_be_in_vain_while_the_topology_ends_are_refused(
+    shell: MasterShell, verb: str, arguments: dict[str, Any]
+) -> None:
+    """A second rebalance beside the first would start the topology twice."""
+    shell.loop.handle(Started())
+    assert ask(shell, "drain", restarts=True).ok
+    reply = ask(shell, verb, **arguments)
+    assert not reply.ok and reply.error.startswith("small is ending, as by `topo kill` or `topo rebalance`")
+    assert ask(shell, "drain").ok
+
+
 def test_a_request_about_many_dead_letters_holds_up_no_other(shell: MasterShell) -> None:
     many = 20 * SLICE
     append_lines(shell._job.folder.dead_letters, [b'{"component": "lines"}'] * many)
