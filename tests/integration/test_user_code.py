@@ -88,6 +88,38 @@ def test_of_many_messages_the_one_that_kills_its_process_is_the_only_dead_letter
     assert all(loss.startswith(expected) for loss in losses), losses
 
 
+def test_the_message_that_kills_is_found_among_those_that_a_bolt_holds(scene: Scene) -> None:
+    """Tried one at a time, each would wait for its timeout: the bolt would never have twenty to ack."""
+    gathering = """
+class Odd(Bolt):
+    outputs = ("value",)
+
+    def prepare(self, context, collector):
+        self.collector, self.held = collector, []
+
+    def on_reset(self):
+        self.held = []
+
+    def execute(self, tup):
+        if tup["value"] == 37:
+            os._exit(7)
+        self.held.append(tup)
+        if len(self.held) == 20:
+            self.end_of_input()
+
+    def end_of_input(self):
+        for tup in self.held:
+            self.collector.emit(tup.values, tup)
+            self.collector.ack(tup)
+        self.held = []
+"""
+    run = scene.run(scene.file(gathering + flow(NUMBERS.format(61), ODD, SINK_OF_ODD)), attempts=2)
+    assert run.outcome.kind is OutcomeKind.DEAD_LETTERS
+    assert [dead_letter["message"] for dead_letter in run.dead_letters] == [37]
+    assert set(scene.lines()) == {value for value in range(61) if value != 37}
+    assert counter(run.summary, "numbers", "timed_out") == 0
+
+
 def test_a_dead_letter_may_be_large(scene: Scene) -> None:
     odd = """
 class Odd(BasicBolt):
