@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 _FILE = "file://"
@@ -65,6 +66,20 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 @lru_cache(maxsize=4096)
+def make_folder_of_store(files: Any, path: str) -> None:
+    """Make a folder of a file system of fsspec's, where it is missing.
+
+    The client of S3 asks for the bucket, and would make it. A user with the rights of one prefix may do neither, and write there:
+    a store has no folders to make.
+    """
+    try:
+        files.makedirs(path, exist_ok=True)
+    except PermissionError as error:
+        # That of a place with folders has a number.
+        if error.errno is not None:
+            raise
+
+
 def _sync_name(folder: Path) -> None:
     with unless_unsyncable():
         sync_folder(folder.parent)

@@ -10,8 +10,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.connectors.s3_store import server, store
+from tests.connectors.sink_tasks import ReportingTask
 from tests.servers.server import Server
-from topo import FilesSpout
+from topo import FilesSink, FilesSpout
+from topo.storage.files import open_files
 from topo.testing.partition_harness import PartitionHarness
 
 __all__ = ["server"]
@@ -78,3 +80,26 @@ def test_a_file_that_is_done_and_stays_is_named_with_the_right(
     harness.turns(2)
     assert "file 'a' of s3://bucket/in is done and cannot be removed, and it is tried again: " in caplog.text
     assert "grant the user of the store the right to it (s3:DeleteObject in S3)" in caplog.text
+
+
+def test_the_rights_of_one_prefix_are_enough_to_write(server: Server, user: MakeUser, monkeypatch: pytest.MonkeyPatch) -> None:
+    store(server).makedirs("bucket", exist_ok=True)
+    # The server refuses questions about the bucket then, as S3 does where s3:ListBucket is for a prefix.
+    options = user("s3:PutObject", "s3:GetObject", "s3:DeleteObject", "s3:ListBucket")
+    task = ReportingTask(FilesSink("s3://bucket/out", format="json", storage_options=options))
+    task.write(1)
+    task.snapshot(1)
+    task.output.complete(1)
+    harness = PartitionHarness(lambda: FilesSpout("s3://bucket/out", format="json", fields=("n",), storage_options=options))
+    harness.turns(10)
+    assert [values for _, _, values in harness.all_rows()] == [(1,)] and harness.errors == []
+    for name, value in {
+        "AWS_ENDPOINT_URL": server.address,
+        "AWS_ACCESS_KEY_ID": options["key"],
+        "AWS_SECRET_ACCESS_KEY": options["secret"],
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    checkpoints = open_files("s3://bucket/checkpoints")
+    checkpoints.write("0000000001/part", [b"x"])
+    assert checkpoints.read("0000000001/part") == b"x"

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Protocol
 from topo.api.context import TaskContext
 from topo.connectors.file_folders import file_system_at, is_remote, move_file
 from topo.connectors.line_files import write_at
-from topo.durable import local_path, make_folder, sync_folder
+from topo.durable import local_path, make_folder, make_folder_of_store, sync_folder
 from topo.errors import SinkBlockedError
 
 STAGED = ".staged"
@@ -268,7 +268,7 @@ class RemotePlace:
 
     def _make(self, folder: str) -> None:
         if folder not in self._made:
-            self._files.makedirs(self._path(folder), exist_ok=True)
+            make_folder_of_store(self._files, self._path(folder))
             self._made.add(folder)
 
     def create(self, name: str) -> StagedFile:

@@ -14,7 +14,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from topo.durable import local_path, sync_folder, unless_unsyncable
+from topo.durable import local_path, make_folder_of_store, sync_folder, unless_unsyncable
 from topo.errors import TopoEnvironmentError
 from topo.extras import EXTRAS, pip_install
 
@@ -310,7 +310,7 @@ class RemoteFiles:
         path = self._path(name)
         temporary = f"{path}.{os.urandom(4).hex()}.new"
         with self._explained("write", name):
-            self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            make_folder_of_store(self._system, path.rpartition("/")[0])
             self._system.pipe_file(temporary, b"".join(chunks))
             if self._copies:
                 self._system.cp_file(temporary, path)
