@@ -29,7 +29,7 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
     """
     from shlex import quote
 
-    from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, wait_until_ended
+    from topo.launch.savepoints import SAVEPOINT_S, end_with_savepoint, wait_for_drained, wait_until_ended
     from topo.master_process.client import Client
     from topo_cli.output import talk
 
@@ -48,9 +48,10 @@ def command(name: str, wait_s: float | None, savepoint: bool, place: str, yes: b
             return
         if wait_s is None:
             client.request("kill", DEADLINE_S)
+            wait_until_ended(client.folder, DEADLINE_S)
         else:
             client.request("drain", DEADLINE_S, within_s=wait_s)
-        wait_until_ended(client.folder, (wait_s or 0.0) + DEADLINE_S)
+            wait_for_drained(client, wait_s)
     except KeyboardInterrupt:
         unless = ", unless the savepoint cannot be written" if savepoint else ""
         talk(f"{name} ends anyway{unless}; `topo status {name}` shows how far it is")

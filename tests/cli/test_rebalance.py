@@ -208,3 +208,12 @@ def test_spouts_cannot_be_paused_or_emit_while_the_topology_ends(background: Non
         assert result.code == 2 and "flow is ending, as by `topo kill` or `topo rebalance`" in result.err, result.err
     assert piped("kill", "flow", "--yes").code == 0
     assert kill.wait(timeout=PATIENCE_S) == 0
+
+
+@pytest.mark.integration
+def test_a_kill_waits_for_a_bolt_that_closes_late_and_names_it(background: None, flow: Path) -> None:
+    """The bolt sleeps for longer than the drain may take, and than a command waits for an answer."""
+    assert piped("submit", flow, "-p", "items=100000", "-p", "pause=15", "--workers", "1", "--wait").code == 0
+    result = piped("kill", "flow", "-w", "1s", "--yes")
+    assert result.code == 0, result.err
+    assert re.search(r"drained, not to the end: .*task \d+ \((numbers|double|show)\)", result.err), result.err

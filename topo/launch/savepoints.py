@@ -75,7 +75,7 @@ def end_with_savepoint(folder: TopologyFolder, given: str = "", timeout_s: float
     place = place_of(folder, given)
     client = Client.of(folder)
     client.request("drain", within_s=timeout_s, savepoint=place, restarts=restarts)
-    _wait_for_drained(client, timeout_s, place)
+    wait_for_drained(client, timeout_s, place)
     written = _written(folder, place, folder.last_summary())
     if restarts:
         _check_may_start(folder)
@@ -94,7 +94,7 @@ def end_with_drain(folder: TopologyFolder, timeout_s: float = SAVEPOINT_S) -> No
     """
     client = Client.of(folder)
     client.request("drain", within_s=timeout_s, restarts=True)
-    _wait_for_drained(client, timeout_s)
+    wait_for_drained(client, timeout_s)
     _check_may_start(folder)
     ending = (folder.last_summary() or {}).get("outcome") or {"kind": "lost", "reason": "the master is gone"}
     if ending["kind"] not in (OutcomeKind.DRAINED.value, OutcomeKind.CUT_SHORT.value):
@@ -113,7 +113,7 @@ def _check_may_start(folder: TopologyFolder) -> None:
         )
 
 
-def _wait_for_drained(client: Client, timeout_s: float, place: str = "") -> None:
+def wait_for_drained(client: Client, timeout_s: float, place: str = "") -> None:
     """Wait until a drain of at most `timeout_s` seconds is over, and components have closed.
 
     Raises:
