@@ -170,7 +170,7 @@ def test_a_topology_continues_unchanged_when_its_savepoint_cannot_be_written(run
     assert tasks()["double"] == 3
 
 
-SLOW = ("-p", "items=100000", "-p", "pause=0.1", "--workers", "1", "--wait")
+SLOW = ("-p", "items=100000", "-p", "pause=1.5", "--workers", "1", "--wait")
 
 
 def wait_until_draining(topo_home: Path) -> None:
@@ -206,7 +206,6 @@ def test_spouts_cannot_be_paused_or_emit_while_the_topology_ends(background: Non
     for verb in ("activate", "deactivate"):
         result = piped(verb, "flow")
         assert result.code == 2 and "flow is ending, as by `topo kill` or `topo rebalance`" in result.err, result.err
-    assert piped("kill", "flow", "--yes").code == 0
     assert kill.wait(timeout=PATIENCE_S) == 0
 
 

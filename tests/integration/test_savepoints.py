@@ -131,9 +131,9 @@ def test_a_savepoint_that_cannot_be_written_is_told_and_nothing_is_lost(scene: S
     running.wait_until(emitted(500))
     with pytest.raises(TopoEnvironmentError, match="the savepoint of flow was not written"):
         running.savepoint(scene.folder / "file" / "save")
-    with pytest.raises(TopoEnvironmentError, match="`topo resume flow` continues from the last checkpoint, if there is one"):
+    with pytest.raises(TopoEnvironmentError, match="flow continues as before"):
         running.kill(savepoint=scene.folder / "file" / "save")
-    ended_well(scene, scene.resume("flow"))
+    ended_well(scene, running)
     assert counts(scene) == expected_counts(4000)
 
 
