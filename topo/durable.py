@@ -65,7 +65,6 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
         _sync_name(name)
 
 
-@lru_cache(maxsize=4096)
 def make_folder_of_store(files: Any, path: str) -> None:
     """Make a folder of a file system of fsspec's, where it is missing.
 
@@ -80,6 +79,7 @@ def make_folder_of_store(files: Any, path: str) -> None:
             raise
 
 
+@lru_cache(maxsize=4096)
 def _sync_name(folder: Path) -> None:
     with unless_unsyncable():
         sync_folder(folder.parent)

@@ -27,7 +27,7 @@ class Jobs:
         self.server, self.client, self.key = server, server.client(), f"jobs-{secrets.token_hex(4)}"
 
     def spout(self, **options: Any) -> RedisGroupSpout:
-        given = {"fields": ("n",), "value_deserializer": "json", "timeout": "300ms", "wait": "0s", **options}
+        given = {"fields": ("n",), "value_deserializer": "json", "wait": "0s", **options}
         return RedisGroupSpout(self.server.address, self.key, "workers", **given)
 
     def task(self, task_index: int = 0, **options: Any) -> SpoutTask:
@@ -250,7 +250,7 @@ def test_the_rights_that_the_page_names_are_enough(jobs: Jobs) -> None:
 @pytest.mark.parametrize("fault", ["killed", "frozen"])
 def test_a_fault_of_the_server_is_reported_once_and_reading_continues(jobs: Jobs, fault: str) -> None:
     jobs.add(range(5))
-    task = jobs.task()
+    task = jobs.task(timeout="300ms")
     task.until(lambda: len(task.rows) == 5)
     ack_all(task)
     jobs.server.kill() if fault == "killed" else jobs.server.freeze()
@@ -267,7 +267,7 @@ def test_a_fault_of_the_server_is_reported_once_and_reading_continues(jobs: Jobs
         ({"start": "0"}, "'earliest' or 'latest'"),
         ({"batch": 0}, "at least 1"),
         ({"claim_after": "10ms"}, "at least 1s"),
-        ({"wait": "1s"}, "shorter than timeout"),
+        ({"wait": "5s"}, "shorter than timeout"),
         ({"timestamp": "at"}, "'record' or None"),
         ({"fields": "n"}, "must be texts"),
     ],

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.request import Request, urlopen
 
+import fsspec
 import pytest
 
 from tests.connectors.s3_store import server, store
@@ -100,6 +101,8 @@ def test_the_rights_of_one_prefix_are_enough_to_write(server: Server, user: Make
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
+    # Another test may have opened a store with other variables, which are no part of the key.
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
     checkpoints = open_files("s3://bucket/checkpoints")
     checkpoints.write("0000000001/part", [b"x"])
     assert checkpoints.read("0000000001/part") == b"x"
