@@ -76,7 +76,7 @@ def test_rows_given_away_stay_the_tables_when_they_are_empty_meanwhile() -> None
     assert rows == {} and table.namespaces() == [None]
 
 
-def test_discarded_cells_are_gone_stays_ended() -> None:
+def test_discarded_cells_are_gone_for_good() -> None:
     log = UndoLog()
     table = UndoableTable(log)
     for key in ("one", "two", "three"):

@@ -81,7 +81,7 @@ def test_a_firing_that_raises_is_repeated_and_puts_out_one_result() -> None:
     assert (harness.open_windows, harness.timers) == (0, 0)
 
 
-def test_a_firing_that_raises_stays_ended_clears_its_window_and_leaves_the_others() -> None:
+def test_a_firing_that_raises_for_good_clears_its_window_and_leaves_the_others() -> None:
     harness = OperatorHarness(WindowBolt(key="key", window=TEN, aggregate=Wavering(1)), ("key",))
     harness.process_batch([(("a",), 0), (("b",), 1)])
     with pytest.raises(ValueError, match="not now"):

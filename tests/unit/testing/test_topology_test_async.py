@@ -79,7 +79,7 @@ def test_a_crash_in_the_middle_of_calls_makes_them_again(delivery: str) -> None:
     assert set(test.emitted("calls")) == {(1,), (2,), (3,)}
 
 
-def test_a_call_that_fails_stays_ended_fails_its_message() -> None:
+def test_a_call_that_fails_for_good_fails_its_message() -> None:
     class Fails(Sleeps):
         async def call(self, tup: Any) -> Any:
             raise ConnectionError("no")

@@ -1,31 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.unit.tracking.retry_books import Book, emit, ids
 from topo.errors import EmitError, TopoInternalError
-from topo.tracking.retries import Backoff, GivenUpMessage, RetryBook
-
-Book = RetryBook[int, str]
-
-
-@pytest.fixture
-def book() -> Iterator[Book]:
-    book = Book()
-    yield book
-    book.validate()
-
-
-def emit(book: Book, *message_ids: int) -> list[int]:
-    return book.emitted(message_ids, [f"message {message_id}" for message_id in message_ids])
-
-
-def ids(due: list[tuple[int, str]]) -> list[int]:
-    return [message_id for message_id, _ in due]
+from topo.tracking.retries import Backoff, GivenUpMessage
 
 
 def test_the_back_off_is_1_4_and_16_seconds_and_no_longer() -> None:

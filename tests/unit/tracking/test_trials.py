@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from topo.tracking.retries import GivenUpMessage, RetryBook, Trials
-
-Book = RetryBook[int, str]
-
-
-@pytest.fixture
-def book() -> Iterator[Book]:
-    book = Book()
-    yield book
-    book.validate()
-
-
-def emit(book: Book, *message_ids: int) -> None:
-    book.emitted(message_ids, [f"message {message_id}" for message_id in message_ids])
-
-
-def ids(due: list[tuple[int, str]]) -> list[int]:
-    return [message_id for message_id, _ in due]
+from tests.unit.tracking.retry_books import Book, emit, ids
+from topo.tracking.retries import GivenUpMessage, Trials
 
 
 def test_suspects_whose_verdicts_do_not_come_are_tried_in_numbers_that_double(book: Book) -> None:
